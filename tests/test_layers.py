@@ -47,7 +47,7 @@ LAYERS: list[set[str]] = [
         "graph.capture.sharing",
         "profiler",
     },
-    {"compiler.build", "compiler.trials"},  # from a flow to a Program
+    {"compiler.build", "compiler.trials", "compiler.open_sizes"},  # from a flow to a Program
     {"runtime.program"},  # runs what the layers below have made
     {"backends"},  # carry out what the compiler describes
     {"compiler"},

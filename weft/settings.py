@@ -97,6 +97,9 @@ DEBUG: Setting[int] = Setting(
 )  # fmt: skip
 VALIDATE = _flag("WEFT_VALIDATE", "`1` checks that graph after every pass", False)
 TUNE = _flag("WEFT_TUNE", "`0`: choose kernels by rule, not by short trials whose results are remembered on disk", True)
+OPEN_SIZES = _flag(
+    "WEFT_OPEN_SIZES", "`0` compiles a captured function for every size anew, instead of kernels that serve many", True
+)
 CPU_DEVICES: Setting[int] = Setting(
     "WEFT_CPU_DEVICES", "virtual CPU devices that declared graphs may be placed on", 1, "1",
     "a whole number of at least 1", _count(1),

@@ -21,8 +21,10 @@ from .lowering import frozen
 from .lowering.budget import within_budget
 from .lowering.lower import Lowering
 from .lowering.memory_plan import plan
+from .open_sizes import OpenSizes
 from .passes import optimise
 from .program.layout import Layout, Storage, row_major
+from .program.steps import all_steps
 
 ndarray = np.ndarray
 
@@ -92,13 +94,15 @@ def compile_flow(
     memory_budget: int | None = None,
     tune: bool = True,
     freeze: Sequence[bool] = (),
+    sizes: OpenSizes | None = None,
 ) -> CompiledFlow:
     """Compile `flow`, whose inputs are `num_arguments` arguments followed by the variables.
 
     `targets[i]` is the number of the variable whose memory output i is stored into, ~n for argument n, or None for a fresh
     output.
     `tune` allows short trials where a node can be computed in several ways. `freeze[i]` says that variable i is constant
-    between calls; what depends only on such variables is computed once (see `weft.compiler.lowering.frozen`).
+    between calls; what depends only on such variables is computed once (see `weft.compiler.lowering.frozen`). `sizes`
+    belongs to the function that the flow comes from, and shares kernels between its programs for different sizes.
     """
     for value, target in zip(flow.outputs, targets, strict=True):
         if target is None:  # allocated at every call: fail before compiling if it can never fit
@@ -117,6 +121,7 @@ def compile_flow(
 
     def lowered(flow: Flow) -> Lowering:
         lowering = Lowering(flow, machine)
+        lowering.open_sizes = sizes is not None and sizes.further
         lowering.constant_values = frozen.constant_values(flow, constant_inputs)
         lowering.storages += [x.storage for x in (*arguments, *states)]
         lowering.run(
@@ -141,6 +146,8 @@ def compile_flow(
     if tuned.seconds < tuning.PROGRAM_SECONDS:
         memory.trim()  # free the memory of trials before the arena is allocated
     with _timed(seconds, "code"):
+        if sizes is not None:
+            sizes.share([*all_steps(prologue), *all_steps(lowering.steps)], arguments, states)
         program = Program(
             flow.name, lowering.steps, lowering.storages, arena, arguments, states, lowering.results, prologue, kept
         )

@@ -43,7 +43,7 @@ from ...ops.core import scalar as s
 from ...ops.core.scalar import Expr
 from . import instructions, mathlib, parallel, reductions
 from .ir import FunctionBuilder, Module, Value, is_literal, literal, mangle, memory_type
-from .schedule import Schedule, schedule_loop
+from .schedule import Schedule, reduces, schedule_loop
 
 ZERO = Value("0", "i64")
 
@@ -351,11 +351,13 @@ class KernelEmitter:
         source = self.value(self.offset(statement.source, statement.source_at))
         target = self.value(self.offset(statement.target, statement.target_at))
 
-        def places(buffer: Buffer, first: Value, step: int, row: int, column: int) -> list[Value]:
-            return [
-                self.address(buffer, f.binary("add", first, literal("i64", (row + i) * step + column)))
-                for i in range(size)
-            ]
+        def places(buffer: Buffer, first: Value, step: loops.Dim, row: int, column: int) -> list[Value]:
+            if isinstance(step, int):
+                rows = [literal("i64", (row + i) * step + column) for i in range(size)]
+            else:
+                each, beside = self.value(step), literal("i64", column)
+                rows = [f.binary("add", f.binary("mul", each, literal("i64", row + i)), beside) for i in range(size)]
+            return [self.address(buffer, f.binary("add", first, r)) for r in rows]
 
         parts = [(row, column) for row in range(0, SQUARE, size) for column in range(0, SQUARE, size)]
         loaded = [
@@ -404,7 +406,9 @@ class KernelEmitter:
                     inner = loops.walk(statement.body)
                     if any(isinstance(x, Update) and x.accumulator == a for x in inner):
                         schedule = self.schedule(statement)
-                        state.prepare(self.f, schedule.lanes, schedule.unroll)
+                        extent = loops.constant(statement.extent) if schedule.static else None
+                        used = schedule.unroll if extent is None else -(-max(extent, 1) // schedule.lanes)
+                        state.prepare(self.f, schedule.lanes, min(used, schedule.unroll), schedule.unroll)
         state.reset(self.f)
         self.accumulators[a.name] = state
         self.forget(a.name, a.name + ".index")
@@ -550,7 +554,7 @@ class KernelEmitter:
                 base = f.binary("add", i, literal("i64", copy * lanes))
                 self.vector_iteration(statement, base, None, copy)
 
-        def rest(i: Value) -> None:
+        def rest(i: Value, copy: int = 0) -> None:
             left = f.binary("sub", end, i)
             limit = literal("i64", lanes)
             left = f.select(f.compare("slt", left, limit), left, limit)
@@ -559,7 +563,7 @@ class KernelEmitter:
             narrow = "i32" if lanes <= 16 else "i8"
             count = f.splat(f.convert("trunc", left, narrow), lanes)
             mask = f.compare("ult", f.iota(narrow, lanes), count) if lanes > 1 else None
-            self.vector_iteration(statement, i, mask, 0)
+            self.vector_iteration(statement, i, mask, copy)
 
         if schedule.masked_only:
             self.counted(statement.var, start, end, lanes, rest)
@@ -580,7 +584,18 @@ class KernelEmitter:
             self.counted(statement.var, start, middle, step, main)
             f.jump(done)
             f.start(done)
-        self.counted(f"{statement.var}.rest", middle, end, lanes, rest)
+        if schedule.unroll == 1 or not reduces(statement):
+            self.counted(f"{statement.var}.rest", middle, end, lanes, rest)
+            return
+        done = f.label("reduced")  # each vector of the rest has its own partial result, Note [Order of a reduction]
+        for copy in range(schedule.unroll):
+            first = f.binary("add", middle, literal("i64", copy * lanes))
+            here = f.label("rest")
+            f.branch(f.compare("slt", first, end), here, done)
+            f.start(here)
+            rest(first, copy)
+        f.jump(done)
+        f.start(done)
 
     def streams(self, statement: Loop, start: Value, lanes: int) -> Value | None:
         """Whether the loop's streaming stores write whole, aligned vectors (a run-time test); None: it has none."""

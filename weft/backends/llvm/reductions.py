@@ -17,6 +17,10 @@ Evaluate = Callable[[Expr, dict[Expr, Value]], Value]
 """Emits an expression whose leaves have these values."""
 
 
+Partial = tuple[Value, Value | None] | None
+"""A partial result and, for argmax and argmin, its position; None if no element was added to it."""
+
+
 class State:
     """The storage of an accumulator: one slot of its lane count, and one per unrolled vector of the reducing loop.
 
@@ -32,10 +36,12 @@ class State:
         self.lanes = lanes
         self.pairs = a.indexed
         self.slots: dict[tuple[int, int], tuple[Value, Value | None]] = {}
-        self.prepare(f, lanes, 1)
+        self.orders: dict[int, int] = {}  # by lanes: how many partial results the tree combines
+        self.prepare(f, lanes, 1, 1)
 
-    def prepare(self, f: FunctionBuilder, lanes: int, copies: int) -> None:
-        """Make slots for `copies` independent partial results of `lanes` lanes each."""
+    def prepare(self, f: FunctionBuilder, lanes: int, copies: int, order: int) -> None:
+        """Make slots for the first `copies` of `order` independent partial results of `lanes` lanes each."""
+        self.orders[lanes] = max(order, self.orders.get(lanes, 1))
         for copy in range(copies):
             if (lanes, copy) not in self.slots:
                 index = f.slot("i64", lanes) if self.pairs else None
@@ -74,19 +80,23 @@ class State:
         result, index = self._get(f, self.lanes, 0)
         widths = sorted({lanes for lanes, _ in self.slots})
         for lanes in widths:
-            copies = sorted(c for w, c in self.slots if w == lanes and (w, c) != (self.lanes, 0))
-            if not copies:
-                continue
-            parts = [self._get(f, lanes, c) for c in copies]
+            parts = [
+                None if (lanes, c) == (self.lanes, 0) or (lanes, c) not in self.slots else self._get(f, lanes, c)
+                for c in range(self.orders[lanes])
+            ]  # those that stay the identity are left out: that changes no bit
             while len(parts) > 1:
                 half = len(parts) // 2
-                joined = [self.combine(f, *parts[i], *parts[i + half]) for i in range(half)]
-                parts = joined + parts[2 * half :]
+                parts = [self._joined(f, parts[i], parts[i + half]) for i in range(half)] + parts[2 * half :]
             part = parts[0]
+            if part is None:
+                continue
             if lanes != self.lanes:
                 part = self.join_lanes(f, *part)
             result, index = self.combine(f, result, index, *part)
         return result, index
+
+    def _joined(self, f: FunctionBuilder, a: Partial, b: Partial) -> Partial:
+        return a if b is None else b if a is None else self.combine(f, *a, *b)
 
     def join_lanes(self, f: FunctionBuilder, value: Value, index: Value | None) -> tuple[Value, Value | None]:
         """Reduce a vector to a scalar by halves."""

@@ -23,7 +23,13 @@ MASKED_ONLY_WEIGHT = 400
 
 
 class Schedule(NamedTuple):
-    """`static`: constant extent, fully unrolled. `masked_only`: one copy of the code, always masked (large bodies)."""
+    """`static`: constant extent, fully unrolled. `masked_only`: one copy of the code, always masked (large bodies).
+
+    Note [Order of a reduction]. Vector v of a reducing loop is added to partial result v modulo `unroll`, and the partial
+    results are combined by a tree over `unroll` of them. `unroll` follows from the body alone, and fewer lanes for a
+    short constant extent leave out lanes that would hold the identity. So the extent's being a constant or a parameter
+    never changes a bit of the result: a kernel for all sizes gives what the kernel for one size gives.
+    """
 
     lanes: int
     unroll: int
@@ -40,7 +46,8 @@ def weight(statement: Loop) -> int:
             for node in s.topological([expr]):
                 if node not in seen and node.args:
                     seen.add(node)
-                    total += _weight(node)
+                    if not _is_parameter(node):
+                        total += _weight(node)
         if isinstance(inner, Store):
             total += 1
         elif isinstance(inner, Update):
@@ -48,6 +55,11 @@ def weight(statement: Loop) -> int:
             combined = s.trace(a.reduction.combine, (a.dtype, a.dtype))
             total += sum([_weight(node) for node in s.topological([combined]) if node.args])
     return total
+
+
+def _is_parameter(node: s.Expr) -> bool:
+    """Whether a node only reads a run-time parameter as another type: as cheap as the constant it stands for."""
+    return node.fn in ("cast", "bitcast") and (node.args[0].fn == "param" or _is_parameter(node.args[0]))
 
 
 def _weight(node: s.Expr) -> int:
@@ -79,15 +91,20 @@ def schedule_loop(statement: Loop, target: Target) -> Schedule:
     lanes = max(1, target.vector_bytes // _element_size(statement))
     cost = weight(statement)
     extent = loops.constant(statement.extent)
+    static = False
     if extent is not None:
         while lanes > 1 and lanes // 2 >= extent:
             lanes //= 2
         vectors = -(-extent // lanes)
-        if vectors <= STATIC_VECTORS and cost * vectors <= STATIC_WEIGHT:
-            return Schedule(lanes, min(max(vectors, 1), target.chains), True, False)
+        static = vectors <= STATIC_VECTORS and cost * vectors <= STATIC_WEIGHT
+    masked_only = cost > MASKED_ONLY_WEIGHT and not static
     if any(isinstance(x, Loop) for x in statement.body):
-        return Schedule(lanes, 1, False, cost > MASKED_ONLY_WEIGHT)
-    reduces = any(isinstance(x, Update) for x in statement.body)
-    limits = ((40, target.chains), (120, target.fma_ports)) if reduces else ((8, 4), (48, 2))
+        return Schedule(lanes, 1, static, masked_only)
+    limits = ((40, target.chains), (120, target.fma_ports)) if reduces(statement) else ((8, 4), (48, 2))
     unroll = next((u for limit, u in limits if cost <= limit), 1)
-    return Schedule(lanes, unroll, False, cost > MASKED_ONLY_WEIGHT)
+    return Schedule(lanes, unroll, static, masked_only)
+
+
+def reduces(statement: Loop) -> bool:
+    """Whether the loop itself updates accumulators."""
+    return any(isinstance(x, Update) for x in statement.body)

@@ -223,10 +223,10 @@ class Transpose:
 
     target: Buffer
     target_at: tuple[Expr, ...]
-    target_step: int
+    target_step: Dim
     source: Buffer
     source_at: tuple[Expr, ...]
-    source_step: int
+    source_step: Dim
 
 
 Statement = Loop | Store | Let | Accumulator | Update | Local | Prefetch | Transpose
@@ -310,6 +310,7 @@ def expressions(statement: Statement) -> Iterator[Expr]:
         case Transpose():
             yield from statement.target_at
             yield from statement.source_at
+            yield from (step for step in (statement.target_step, statement.source_step) if isinstance(step, Expr))
         case Let():
             yield statement.value
         case Update():
@@ -398,7 +399,7 @@ def format_kernel(kernel: Kernel) -> str:
             case Transpose():
                 n = len(statement.target_at)
                 to = f"{statement.target.name}[{', '.join(texts[:n])}] step {statement.target_step}"
-                of = f"{statement.source.name}[{', '.join(texts[n:])}] step {statement.source_step}"
+                of = f"{statement.source.name}[{', '.join(texts[n : n + len(statement.source_at)])}] step {statement.source_step}"
                 lines.append(f"{indent}transpose {of} to {to}")
             case Let():
                 lines.append(f"{indent}let {statement.name} = {texts[0]}")

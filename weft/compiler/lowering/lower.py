@@ -57,6 +57,8 @@ class Lowering:
         self.deferred_products: dict[Value, tuple[Layout, Layout]] = {}
         self.kernels: dict[Any, Kernel] = {}  # cache of fused products, see `weft.compiler.lowering.rules.update`
         self.memo: Memo = {}
+        # whether products are written for any number of rows, see `weft.compiler.open_sizes`
+        self.open_sizes = False
         # values that are the same at every call, see `weft.compiler.lowering.frozen`
         self.constant_values: frozenset[Value] = frozenset()
 

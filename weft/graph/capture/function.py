@@ -16,6 +16,7 @@ import numpy as np
 from ... import settings
 from ...autograd.tape import relinked
 from ...autograd.tree import flatten
+from ...compiler.open_sizes import OpenSizes
 from ...ops.core import define
 from ...runtime import forks, garbage, limits
 from ...runtime.limits import LeastRecentlyUsed
@@ -65,6 +66,8 @@ class CapturedFunction(Generic[P, R]):
         self._frozen: set[str] = set()  # what was reported to happen once
         self._variants = 0  # traces that differ from another one in more than their signature, so far
         self._last: Any = (None, None)  # the signature of the latest call and its trace
+        self.sizes, self.pullback_sizes = OpenSizes(), OpenSizes()
+        """kernels that programs for different sizes share"""
         self.bindings = 1
         """so many sets of arrays that outside tensors had are remembered as checked, with the arrays: for callers that let these
         tensors show the same few pieces of memory in turn"""

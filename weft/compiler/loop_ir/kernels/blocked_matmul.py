@@ -30,7 +30,7 @@ from .. import ir as loops
 from ..ir import SQUARE, Buffer, Kernel, Let, Local, Loop, Statement
 from .epilogue import MatrixOperand, evaluate, matrix_operands
 from .panels import Operand, Place, panels_of, side_by_side
-from .tiles import parts, product, row_tiles, tile_columns
+from .tiles import ROWS, open_parts, parts, product, row_tiles, tile_columns
 
 MAX_SLICE_DEPTH = 640
 """Maximum depth of a slice."""
@@ -62,6 +62,8 @@ class Blocks:
     columns: int
     depth: int
     task: tuple[int, int]
+    any_rows: bool = False
+    """whether loops are written for any number of rows: then kernels for different numbers differ in numbers alone"""
 
 
 def _operand_bytes(target: Target) -> int:
@@ -69,8 +71,11 @@ def _operand_bytes(target: Target) -> int:
     return target.l2_bytes // 2
 
 
-def blocks(left: Layout, columns: int, target: Target) -> Blocks:
-    """Blocks for a product with `left`: a function of sizes and the target alone, so that results are reproducible."""
+def blocks(left: Layout, columns: int, target: Target, any_rows: bool = False) -> Blocks:
+    """Blocks for a product with `left`: a function of sizes and the target alone, so that results are reproducible.
+
+    `any_rows` asks for loops that serve any number of rows, where the left operand is not copied.
+    """
     rows, depth = left.shape
     if left.strides[1] != 1:
         return _copied_blocks(rows, columns, depth, target)
@@ -86,6 +91,8 @@ def blocks(left: Layout, columns: int, target: Target) -> Blocks:
     high = (
         chunk if deep == depth else loops.MAX_LOCAL_BYTES // (4 * wide)
     )  # the sums of a block are kept in local memory
+    if any_rows:
+        return Blocks(chunk if deep == depth else high // ROWS * ROWS, wide, deep, (chunk, wide), True)
     few = -(-chunk // high)
     even = next((n for n in range(few, 2 * few) if chunk % n == 0), None)
     return Blocks(min(high, chunk) if even is None else chunk // even, wide, deep, (chunk, wide))
@@ -123,19 +130,20 @@ def product_kernel(
     target: Target,
     epilogue: Epilogue = IDENTITY,
     operands: Sequence[Layout] = (),
+    any_rows: bool = False,
 ) -> tuple[Kernel, tuple[int, int]]:
     """`out = epilogue(left @ right)`, and the `scratch` it needs. Buffers: left, right, workspace, packed, out, operands.
 
     Operands of the epilogue are matrices: of the shape of `out`, or of one row. Rows of `out` are contiguous.
     """
     places = [(x.strides, x.offset) for x in (left, right, out)]
-    return _kernel((*left.shape, right.shape[1]), *places, target, epilogue, matrix_operands(operands))
+    return _kernel((*left.shape, right.shape[1]), *places, target, epilogue, matrix_operands(operands), any_rows)
 
 
 @functools.lru_cache(loops.MAX_KEPT)
 def _kernel(
     sizes: tuple[int, int, int], left: Place, right: Place, out: Place, target: Target, epilogue: Epilogue,
-    operands: tuple[MatrixOperand, ...],
+    operands: tuple[MatrixOperand, ...], any_rows: bool,
 ) -> tuple[Kernel, tuple[int, int]]:  # fmt: skip
     m, k, n = sizes
     names = ("a", "b", "workspace", "packed", "c", *[f"o{i}" for i in range(len(operands))])
@@ -150,7 +158,7 @@ def _kernel(
         return [loops.store(at(i, j), evaluate(epilogue, value, read))]
 
     near = lambda i, j: [loops.prefetch(at(i, j), write=True)]
-    size = blocks(a_layout, n, target)
+    size = blocks(a_layout, n, target, any_rows)
     body = blocked_product((a, a_layout), (b, b_layout), workspace, packed, size, target, finish, near)
     made = Kernel("product", (a, b, workspace, packed, c, *others), (), tuple(body))
     return made, scratch(a_layout, b_layout, size, target)
@@ -204,13 +212,17 @@ def blocked_product(
     if along != 1 and not _is_unpacked(right[1]):
         made = side_by_side(panels_of("q", right, zero, depth, packed, zero, panel, target), right[1], panel)
         all_columns = _Columns(packed, zero)
-    for row0, row_tasks, task_rows in parts(height, size.task[0]):
+    tall = [(0, -(-height // size.task[0]), size.task[0])] if size.any_rows else parts(height, size.task[0])
+    for row0, row_tasks, task_rows in tall:
         for column0, column_tasks, task_columns in parts(width, size.task[1]):
             tag = f"g{len(made)}"
             row, column = s.remainder(s.index(tag), row_tasks), s.floor_divide(s.index(tag), row_tasks)
             i1, j1 = Let(f"{tag}i", row * task_rows + row0), Let(f"{tag}j", column * task_columns + column0)
             mine = Let(f"{tag}m", loops.worker(tag) * _workspace_elements(a_layout, size))
             body: list[Statement] = [i1, j1, mine]
+            here = Let(f"{tag}h", s.minimum(loops.as_index(task_rows), loops.as_index(height) - i1.var))
+            if size.any_rows:
+                body.append(here)
             if along == 1:
                 body += panels_of(
                     f"{tag}q", right, zero, depth, workspace, mine.var, panel, target, j1.var, task_columns
@@ -220,10 +232,17 @@ def blocked_product(
                 of = lambda r, k, i1=i1: a[(i1.var + r) * down + k * along + a_layout.offset]
                 body += copy_rows(f"{tag}q", of, (task_rows, depth), workspace, mine.var, target)
                 copied, columns_of = (workspace, mine.var), all_columns
-            for within, row_blocks, rows in parts(task_rows, size.rows):
+            down_blocks: list[tuple[int, loops.Dim, int]] = list(parts(task_rows, size.rows))
+            if size.any_rows:
+                several = size.depth < depth
+                down_blocks = [(0, s.floor_divide(here.var + (size.rows - 1), size.rows) if several else 1, size.rows)]
+            for within, row_blocks, rows in down_blocks:
                 name = f"{tag}r{within}"
                 i0 = Let(f"{name}i", i1.var + s.index(name) * rows + within)
                 inner: list[Statement] = [i0]
+                these = Let(f"{name}h", s.minimum(loops.as_index(rows), i1.var + here.var - i0.var))
+                if size.any_rows:
+                    inner.append(these)
                 for beside, column_blocks, columns in parts(task_columns, size.columns):
                     part = f"{name}c{beside}"
                     j0 = Let(f"{part}j", j1.var + s.index(part) * columns + beside)
@@ -239,6 +258,7 @@ def blocked_product(
                         target,
                         finish,
                         near,
+                        these.var if size.any_rows else None,
                     )
                     inner.append(loops.loop(part, column_blocks, [j0, *block.statements()]))
                 body.append(loops.loop(name, row_blocks, inner))
@@ -283,8 +303,9 @@ class _Block:
 
     def __init__(
         self, tag: str, left: Operand, copied: tuple[Buffer, Expr] | None, right: _Columns, i0: Expr, j0: Expr,
-        size: tuple[int, int], deepest: int, target: Target, finish: Finish, near: Near | None,
+        size: tuple[int, int], deepest: int, target: Target, finish: Finish, near: Near | None, here: Expr | None = None,
     ) -> None:  # fmt: skip
+        self.here = here  # how many rows there are, if fewer than `size` says
         self.tag, self.deepest, self.copied = tag, deepest, copied
         self.rows, self.columns = size
         self.target, self.panel, self.line = target, tile_columns(target), target.line_elements
@@ -303,7 +324,11 @@ class _Block:
         deep = Let(f"{self.tag}deep", s.minimum(loops.as_index(self.deepest), self.depth - at.var))
         return [
             Local(self.sums),
-            loops.loop(f"{self.tag}zr", self.rows, [loops.loop(f"{self.tag}zc", self.columns, [clear], "vector")]),
+            loops.loop(
+                f"{self.tag}zr",
+                self.rows if self.here is None else self.here,
+                [loops.loop(f"{self.tag}zc", self.columns, [clear], "vector")],
+            ),
             loops.loop(
                 f"{self.tag}d", -(-self.depth // self.deepest), [at, deep, *self._piece(self.tag, at.var, deep.var)]
             ),
@@ -312,10 +337,13 @@ class _Block:
     def _piece(self, tag: str, k0: Expr, depth: int | Expr) -> list[Statement]:
         """A slice of the depth, from `k0`. The operand that the task packs or copies is reread many times, the other one is
         read once: so the tiles of the latter are the outer loop."""
-        rows = [
+        Part = tuple[str, loops.Dim, loops.Dim, int]
+        rows: list[Part] = [
             (f"r{row0}", row0, count, size) for row0, count, size in row_tiles(self.rows, high=self.copied is not None)
         ]
-        columns = [(f"c{column0}", column0, count, size) for column0, count, size in parts(self.columns, self.panel)]
+        if self.here is not None:
+            rows = [(f"r{size}", row0, count, size) for row0, count, size in open_parts(self.here, ROWS)]
+        columns: list[Part] = [(f"c{c0}", c0, count, size) for c0, count, size in parts(self.columns, self.panel)]
         outer, inner = (rows, columns) if self.copied is None else (columns, rows)
         made: list[Statement] = []
         for outside, first, count, size in outer:

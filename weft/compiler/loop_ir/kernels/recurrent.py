@@ -8,6 +8,7 @@ computes a unit does not change the result.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ....ops.core import scalar as s
@@ -16,7 +17,8 @@ from ...program.layout import Layout
 from ...target import Target
 from .. import ir as loops
 from ..ir import SQUARE, Buffer, Kernel, Let, Local, Statement
-from .tiles import parts, product, row_tiles
+from .tiles import ROWS as TILE_ROWS
+from .tiles import open_parts, parts, product, row_tiles
 
 UNITS = SQUARE  # forward: hidden units of a task, times four gates
 COLUMNS = 4 * UNITS
@@ -34,6 +36,29 @@ class _Matrix:
     def at(self, row: Any, column: Any) -> Expr:
         r, c = self.layout.strides
         return self.buffer[loops.as_index(row) * r + loops.as_index(column) * c + self.layout.offset]
+
+
+class _Rows:
+    """Some rows of the batch: `blocks` times `most` from `first` on; the last block of `open` rows may have fewer."""
+
+    def __init__(self, tag: str, first: int, blocks: int, most: int, total: int, is_open: bool) -> None:
+        self.tag, self.blocks, self.most, self.is_open = tag, blocks, most, is_open
+        self.base = s.index(tag) * most + first
+        self.count: loops.Dim = most
+        self.lets: list[Statement] = []
+        if is_open:
+            here = Let(f"{tag}here", s.minimum(loops.as_index(most), loops.as_index(total) - s.index(tag) * most))
+            self.count, self.lets = here.var, [here]
+
+    def tiles(self) -> Sequence[tuple[loops.Dim, loops.Dim, int]]:
+        return open_parts(self.count, TILE_ROWS) if self.is_open else row_tiles(self.most)
+
+
+def _blocks_of_rows(prefix: str, rows: int, is_open: bool) -> list[_Rows]:
+    """The rows of a batch in blocks of `ROWS`. With `is_open`, kernels for different batches differ in numbers alone."""
+    if is_open:
+        return [_Rows(f"{prefix}r", 0, -(-rows // ROWS), ROWS, rows, True)]
+    return [_Rows(f"{prefix}r{row0}", row0, blocks, count, rows, False) for row0, blocks, count in parts(rows, ROWS)]
 
 
 def _kernel(name: str, operands: list[_Matrix], tasks: int, body: list[Statement]) -> Kernel:
@@ -54,7 +79,7 @@ def pack_gates(weight: Layout, packed: Layout) -> Kernel:
 
 
 def _times_panel(
-    tag: str, sums: Buffer, rows: tuple[Expr, int], depth: int, left: _Matrix, panel: Buffer, start: Expr, columns: int,
+    tag: str, sums: Buffer, rows: _Rows, depth: int, left: _Matrix, panel: Buffer, start: Expr, columns: int,
     target: Target,
 ) -> list[Statement]:  # fmt: skip
     """sums += left[rows] @ panel, a slice of the depth at a time so that the panel is read from L1.
@@ -65,14 +90,14 @@ def _times_panel(
     for first, count, piece in parts(depth, DEPTH):
         at = Let(f"{tag}at{first}", s.index(f"{tag}d{first}") * piece + first)
         body: list[Statement] = [at]
-        for row0, tiles, high in row_tiles(rows[1]):
-            name = f"{tag}m{first}_{row0}"
+        for row0, tiles, high in rows.tiles():
+            name = f"{tag}m{first}_{high if rows.is_open else row0}"
             i = Let(f"{name}o", s.index(name) * high + row0)
-            of_left = lambda r, k, i=i, at=at: left.at(rows[0] + i.var + r, at.var + k)
+            of_left = lambda r, k, i=i, at=at: left.at(rows.base + i.var + r, at.var + k)
             of_panel = lambda k, c, at=at: panel[start + (at.var + k) * columns + c]
             keep = lambda r, c, y, i=i: loops.store(sums[i.var + r, c], y)
             begin = lambda r, c, i=i: sums[i.var + r, c]
-            share = -(-high * columns // rows[1])  # elements prefetched per step of the depth
+            share = -(-high * columns // rows.most)  # elements prefetched per step of the depth
             ahead = start + (at.var + piece) * columns + s.floor_divide(i.var, high) * (piece * share)
             each = lambda k, ahead=ahead, share=share: [loops.prefetch(panel[ahead + k * share])]
             inner = product(name, (high, columns, piece), of_left, of_panel, keep, begin, target=target, each=each)
@@ -90,10 +115,12 @@ def lstm_step(
     cells: Layout,
     acts: Layout,
     target: Target,
+    any_rows: bool = False,
 ) -> Kernel:
     """i, f, o = σ, g = tanh of gates + h Wᵀ; c' = f c + i g; h' = o tanh(c').
 
-    Without `h` and `packed`, h is zero. Buffers in the order of the arguments that are given.
+    Without `h` and `packed`, h is zero. With `any_rows`, kernels for different batches differ in numbers alone. Buffers in the
+    order of the arguments that are given.
     """
     rows, size = hidden.shape
     named = {"a": gates, "h": h, "c": c, "w": packed, "hidden": hidden, "cells": cells, "acts": acts}
@@ -101,10 +128,9 @@ def lstm_step(
     first = Let("first", s.index("task") * UNITS)
     start = Let("start", s.index("task") * (size * COLUMNS) + (packed.offset if packed is not None else 0))
     body: list[Statement] = [first, start]
-    for row0, blocks, count in parts(rows, ROWS):
-        tag = f"r{row0}"
-        base = s.index(tag) * count + row0
-        sums = Buffer.of(f"{tag}sums", FLOAT32, (count, COLUMNS))
+    for block in _blocks_of_rows("", rows, any_rows):
+        tag, base, count = block.tag, block.base, block.count
+        sums = Buffer.of(f"{tag}sums", FLOAT32, (block.most, COLUMNS))
         b, u = s.index(f"{tag}b"), s.index(f"{tag}u")
         z, g, v = s.index(f"{tag}z"), s.index(f"{tag}g"), s.index(f"{tag}v")
         load = loops.store(sums[z, g * UNITS + v], m["a"].at(base + z, g * size + first.var + v))
@@ -120,9 +146,9 @@ def lstm_step(
         ]  # fmt: skip
         multiply: list[Statement] = []
         if h is not None:
-            multiply = _times_panel(tag, sums, (base, count), size, m["h"], m["w"].buffer, start.var, COLUMNS, target)
-        body.append(loops.loop(tag, blocks, [
-            Local(sums),
+            multiply = _times_panel(tag, sums, block, size, m["h"], m["w"].buffer, start.var, COLUMNS, target)
+        body.append(loops.loop(tag, block.blocks, [
+            *block.lets, Local(sums),
             loops.loop(f"{tag}z", count, [loops.loop(f"{tag}g", 4, [loops.loop(f"{tag}v", UNITS, [load], "vector")])]),
             *multiply,
             loops.loop(f"{tag}b", count, [loops.loop(f"{tag}u", UNITS, finish, "vector")]),
@@ -133,6 +159,7 @@ def lstm_step(
 def lstm_step_backward(
     later: Layout | None, packed: Layout | None, g_hidden: Layout | None, g_cells: Layout | None, acts: Layout,
     cells: Layout, before: Layout, carry: Layout, g_gates: Layout, target: Target,
+    any_rows: bool = False,
 ) -> Kernel:  # fmt: skip
     """The gradient of this step's gates, from that of the next step's gates (`later`, None at the end).
 
@@ -150,14 +177,14 @@ def lstm_step_backward(
         name = f"t{column0}"
         first = Let(f"{name}first", s.index(name) * columns + column0)
         body: list[Statement] = [first]
-        for row0, blocks, count in parts(rows, ROWS):
-            tag = f"{name}r{row0}"
-            base = s.index(tag) * count + row0
-            sums = Buffer.of(f"{tag}sums", FLOAT32, (count, columns))
+        for block in _blocks_of_rows(name, rows, any_rows):
+            tag, base, count = block.tag, block.base, block.count
+            sums = Buffer.of(f"{tag}sums", FLOAT32, (block.most, columns))
             z, v, b, u = (s.index(tag + n) for n in "zvbu")
             zero = s.const(0.0, FLOAT32)
             start = m["gh"].at(base + z, first.var + v) if g_hidden is not None else zero
             inside: list[Statement] = [
+                *block.lets,
                 Local(sums),
                 loops.loop(
                     f"{tag}z", count, [loops.loop(f"{tag}v", columns, [loops.store(sums[z, v], start)], "vector")]
@@ -165,9 +192,7 @@ def lstm_step_backward(
             ]
             if later is not None:
                 at = first.var * (4 * size) + (packed.offset if packed is not None else 0)
-                inside += _times_panel(
-                    tag, sums, (base, count), 4 * size, m["later"], m["w"].buffer, at, columns, target
-                )
+                inside += _times_panel(tag, sums, block, 4 * size, m["later"], m["w"].buffer, at, columns, target)
             unit = first.var + u
             row = base + b
             i, f, g, o = (m["acts"].at(row, unit + k * size) for k in range(4))
@@ -185,12 +210,12 @@ def lstm_step_backward(
                 dh, tc, d, loops.store(m["carry"].at(row, unit), d.var * f),
                 *[loops.store(m["out"].at(row, unit + k * size), x) for k, x in enumerate(slopes)],
             ], "vector")]))  # fmt: skip
-            body.append(loops.loop(tag, blocks, inside))
+            body.append(loops.loop(tag, block.blocks, inside))
         made.append(loops.loop(name, panels, body, parallel=True))
     return Kernel("lstm_step_backward", tuple([x.buffer for x in m.values()]), (), tuple(made))
 
 
-def times_panels(left: Layout, packed: Layout, out: Layout, target: Target) -> Kernel:
+def times_panels(left: Layout, packed: Layout, out: Layout, target: Target, any_rows: bool = False) -> Kernel:
     """out = left @ weights, packed by `pack_panels` in panels of `COLUMNS`."""
     rows, size = out.shape
     depth = left.shape[1]
@@ -200,17 +225,16 @@ def times_panels(left: Layout, packed: Layout, out: Layout, target: Target) -> K
         name = f"t{column0}"
         first = s.index(name) * columns + column0
         body: list[Statement] = []
-        for row0, blocks, count in parts(rows, ROWS):
-            tag = f"{name}r{row0}"
-            base = s.index(tag) * count + row0
-            sums = Buffer.of(f"{tag}sums", FLOAT32, (count, columns))
+        for block in _blocks_of_rows(name, rows, any_rows):
+            tag, base, count = block.tag, block.base, block.count
+            sums = Buffer.of(f"{tag}sums", FLOAT32, (block.most, columns))
             z, v, b, u = (s.index(tag + n) for n in "zvbu")
             clear = loops.store(sums[z, v], s.const(0.0, FLOAT32))
             store = loops.store(m["out"].at(base + b, first + u), sums[b, u])
-            body.append(loops.loop(tag, blocks, [
-                Local(sums),
+            body.append(loops.loop(tag, block.blocks, [
+                *block.lets, Local(sums),
                 loops.loop(f"{tag}z", count, [loops.loop(f"{tag}v", columns, [clear], "vector")]),
-                *_times_panel(tag, sums, (base, count), depth, m["left"], m["w"].buffer, first * depth + packed.offset, columns,
+                *_times_panel(tag, sums, block, depth, m["left"], m["w"].buffer, first * depth + packed.offset, columns,
                               target),
                 loops.loop(f"{tag}b", count, [loops.loop(f"{tag}u", columns, [store], "vector")]),
             ]))  # fmt: skip

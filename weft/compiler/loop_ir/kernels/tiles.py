@@ -29,6 +29,25 @@ def parts(size: int, tile: int) -> list[tuple[int, int, int]]:
     return [p for p in ((0, whole, tile), (whole * tile, 1, rest)) if p[1] and p[2]]
 
 
+def open_parts(size: loops.Dim, tile: int, unit: int = 1) -> list[tuple[loops.Dim, loops.Dim, int]]:
+    """Like `parts`, for a size that varies: whole tiles, then a part for each halving of the rest, which may have no tile.
+
+    The parts are the same for all sizes; only the starts and the numbers of tiles differ. `size` and `tile` are
+    multiples of `unit`, of which the smallest part has one.
+    """
+    whole = s.floor_divide(size, tile) if isinstance(size, Expr) else size // tile
+    start, rest = whole * tile, size - whole * tile
+    made: list[tuple[loops.Dim, loops.Dim, int]] = [(0, whole, tile)]
+    piece = unit << ((tile - unit) // unit).bit_length() - 1 if tile > unit else 0
+    while piece >= unit:
+        pair = s.floor_divide(rest, 2 * piece) if isinstance(rest, Expr) else rest // (2 * piece)
+        left = rest - pair * (2 * piece)
+        count = s.floor_divide(left, piece) if isinstance(left, Expr) else left // piece
+        made.append((start + pair * (2 * piece), count, piece))
+        piece //= 2
+    return made
+
+
 def row_parts(size: int, most: int) -> list[tuple[int, int, int]]:
     """Like `parts`, with the largest tile of at most `most` rows that leaves no remainder, unless that would be much smaller."""
     for tile in range(most, most * 2 // 3 - 1, -1):

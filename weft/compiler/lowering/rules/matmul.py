@@ -142,7 +142,7 @@ def _multiply(lowering: Lowering, node: Node, a: Layout, b: Layout) -> Layout:
     scratch = lowering.temporary((m, wide), a.dtype)
     padded_b = Layout(b.storage, b.dtype, (k, wide), b.strides, b.offset)
     storages = [a.storage, b.storage, scratch.storage]
-    kernel = small_matmul(a, padded_b, scratch, lowering.target)
+    kernel = small_matmul(a, padded_b, scratch, lowering.target, lowering.open_sizes)
     lowering.steps.append(KernelCall("matmul", [node], storages[:2], storages[2:], kernel, storages))
     return Layout(scratch.storage, a.dtype, (m, n), (wide, 1))
 

@@ -94,7 +94,7 @@ def multiply(
     """A step that computes the node as `a @ b` with an epilogue."""
     c = lowering.place(node, 0, row_major(tuple(node.outputs[0].shape)), node, None)
     target = c if c.strides[1] == 1 else lowering.temporary(c.shape, c.dtype)
-    kernel, (private, shared) = product_kernel(a, b, target, lowering.target, epilogue, operands)
+    kernel, (private, shared) = product_kernel(a, b, target, lowering.target, epilogue, operands, lowering.open_sizes)
     storages = [
         x.storage
         for x in (a, b, lowering.scratch(private, FLOAT), lowering.temporary((shared,), FLOAT), target, *operands)

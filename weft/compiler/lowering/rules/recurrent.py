@@ -118,7 +118,7 @@ def lower_lstm(lowering: Lowering, node: Node) -> bool:
     def one(a: Any, h: Any, c: Any, outs: Any) -> Step:
         w = packed if h is not None else None
         hidden, cells, acts = outs
-        kernel = kernels.lstm_step(a, h, c, w, hidden, cells, acts, lowering.target)
+        kernel = kernels.lstm_step(a, h, c, w, hidden, cells, acts, lowering.target, lowering.open_sizes)
         return _step(node, "lstm step", kernel, [a, h, c, w], outs)
 
     # a NaN weight shows up from the second step on
@@ -155,7 +155,9 @@ def lower_lstm_backward(lowering: Lowering, node: Node) -> bool:
 
     def one(later: Any, w: Any, xs: Sequence[Any], before: Any, out: Any) -> Step:
         gh, gc, acts, cells = xs
-        kernel = kernels.lstm_step_backward(later, w, gh, gc, acts, cells, before, g_c0, out, lowering.target)
+        kernel = kernels.lstm_step_backward(
+            later, w, gh, gc, acts, cells, before, g_c0, out, lowering.target, lowering.open_sizes
+        )
         return _step(node, "lstm step backward", kernel, [later, w, gh, gc, acts, cells, before], [g_c0, out])
 
     def fixed(time: int, later: Any, before: Any) -> Step:
@@ -179,7 +181,7 @@ def lower_lstm_backward(lowering: Lowering, node: Node) -> bool:
             _step(
                 node,
                 "lstm initial state",
-                kernels.times_panels(whole, packed, g_h0, lowering.target),
+                kernels.times_panels(whole, packed, g_h0, lowering.target, lowering.open_sizes),
                 [whole, packed],
                 [g_h0],
             )

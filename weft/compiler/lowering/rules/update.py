@@ -135,7 +135,7 @@ def lower_update(lowering: Lowering, cluster: Cluster) -> bool:
     if product is None:
         return False
     left, right = lowering.deferred_products.pop(product)
-    size = blocks(left, right.shape[1], lowering.target)
+    size = blocks(left, right.shape[1], lowering.target, lowering.open_sizes)
     private, shared = scratch(left, right, size, lowering.target)
     workspace, packed = lowering.scratch(private, right.dtype), lowering.temporary((shared,), right.dtype)
     own = (left, right, workspace, packed)
