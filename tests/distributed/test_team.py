@@ -15,6 +15,7 @@ import pytest
 from weft import nn, optim
 from weft.distributed import failpoints
 from weft.distributed.board import Board, Shape
+from weft.distributed.gathering import Overtaken, Values
 from weft.distributed.members import Peers
 from weft.distributed.shelf import PRESENT, Shelf
 from weft.distributed.team import Team
@@ -240,3 +241,34 @@ def test_a_shard_with_another_number_of_metrics_is_refused() -> None:
             team.log(5)
     finally:
         team._stop.set()
+
+
+def test_a_member_that_was_overtaken_leaves_the_values_of_later_steps_alone():
+    shape = Shape(2, 1, 3)
+    segments: dict[str, Segment] = {}
+
+    def segment(name: str, nbytes: int) -> Segment:
+        return segments.setdefault(name, Segment.create(nbytes))
+
+    board = Board(segment("board", Board.nbytes(shape)), shape)
+    slow, first, second = (Values(segment, board, row) for row in range(3))
+
+    def values(step: int, shard: int) -> np.ndarray:
+        return np.array([10.0 * step + shard, 1.0])
+
+    for step in (1, 2, 3):  # a copy of the slow member's shard wins
+        for shard, member in enumerate((first, second)):
+            member.publish(step, 0, 0, shard, values(step, shard))
+        if step == 1:
+            slow.publish(1, 0, 0, 1, values(1, 1))
+            assert slow.ready(1, 0, 0, [0, 1])
+        np.testing.assert_array_equal(first.read(step, 0, 0, [0, 1], 2), [values(step, 0), values(step, 1)])
+        if step < 3:
+            board.commit(step - 1, 0, False)
+    slow.publish(1, 0, 0, 1, values(1, 1))  # late, where the third step's values would be
+    np.testing.assert_array_equal(second.read(3, 0, 0, [0, 1], 2), [values(3, 0), values(3, 1)])
+    assert slow.ready(1, 0, 0, [0, 1])
+    with pytest.raises(Overtaken):  # not an error of the user's: nobody waits for this shard
+        slow.read(1, 0, 0, [0, 1], 2)
+    with pytest.raises(RuntimeError, match="at most 4,096 batches"):
+        slow.publish(4, 1 << 12, 0, 0, values(4, 0))

@@ -3,7 +3,9 @@
 A shard that gathers writes its values into shared memory and waits for those of all other shards of the batch. So a member
 cannot compute its shards one after the other: each runs in a thread of its own, and the threads take turns; a thread gives up
 its turn where it waits. The guarantees of a step are the same: values depend on the shard alone, so one that is computed again,
-by another member or as a copy, writes the same bytes to the same place and finds the others' values there.
+by another member or as a copy, shows the same bytes and finds the others' values there. Each member writes to memory of its own:
+one that is behind, because a copy of its shard won and the others went on, must not overwrite what they show in later steps. It
+notices that what it looks for is gone, and ends the shard (`Overtaken`).
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from .failpoints import reach
 if TYPE_CHECKING:
     from .team import _Step
 
-MOST_BATCHES, MOST_ROUNDS = 1 << 12, 1 << 20  # of a step, and of a batch
+MOST_BATCHES, MOST_ROUNDS = 1 << 12, 1 << 16  # of a step, and of a batch
+_ROW_BITS = 8  # see `board.holder`
 WAIT_SECONDS = 0.02
 
 
@@ -33,48 +36,69 @@ class Overtaken(BaseException):
 
 
 class Values:
-    """The gathered values of a run's steps, in shared memory."""
+    """The gathered values of a run's steps, in shared memory.
 
-    def __init__(self, open_segment: Callable[[str, int], Segment], board: Board) -> None:
-        self._open, self._board, self._shards = open_segment, board, board.shape.shards
+    A word per shard says how far it is, and in which member's memory its values are: (step, batch, gatherings done, row).
+
+    Args:
+        open_segment: opens memory that all members share, whose pages are there once they are written.
+        board: of the run.
+        row: this member's row on the board.
+    """
+
+    def __init__(self, open_segment: Callable[[str, int], Segment], board: Board, row: int) -> None:
+        self._open, self._board, self._shards, self._row = open_segment, board, board.shape.shards, row
         self._f = atomics.functions()
         self._words = open_segment("gathered", 8 * self._shards).array((self._shards,), np.uint64)
         self._at = self._words.__array_interface__["data"][0]
         self._rooms: dict[tuple[int, int], np.ndarray] = {}
 
-    def _word(self, step: int, batch: int, done: int) -> int:
-        return step << 32 | batch << 20 | done
+    def _progress(self, step: int, batch: int, done: int) -> int:
+        """A word without its row: later ones are greater."""
+        if batch >= MOST_BATCHES or done >= MOST_ROUNDS:
+            raise RuntimeError(
+                f"distributed: SyncBatchNorm exchanges values in at most {MOST_BATCHES:,} batches per step, "
+                f"{MOST_ROUNDS - 1:,} times each. Got batch {batch:,}, exchange {done:,}."
+            )
+        return (step * MOST_BATCHES + batch) * MOST_ROUNDS + done
 
     def _room(self, batch: int, number: int, length: int) -> np.ndarray:
-        """Memory for one gathering: two steps use it in turn. A row begins with the step it is of."""
+        """Memory for one gathering: two steps use it in turn, and every member has its own. A row begins with its step."""
         found = self._rooms.get((batch, number))
         if found is None:
-            shape = (2, self._shards, 1 + length)
+            shape = (2, self._board.shape.members, self._shards, 1 + length)
             segment = self._open(f"gathered-{batch}-{number}", 8 * int(np.prod(shape)))
             found = self._rooms[batch, number] = segment.array(shape, np.float64)
-        if found.shape[2] != 1 + length:
+        if found.shape[3] != 1 + length:
             raise _mismatch()
         return found
 
     def publish(self, step: int, batch: int, number: int, shard: int, values: np.ndarray) -> None:
         """Show the values of a shard in gathering `number` of a batch."""
-        row = self._room(batch, number, len(values))[step & 1, shard]
+        row = self._room(batch, number, len(values))[step & 1, self._row, shard]
         row[1:] = values
         row[0] = step
         reach("values written")
-        new, at = self._word(step, batch, number + 1), self._at + 8 * shard
-        while (old := int(self._f.load(at))) < new:  # a copy of the shard may be ahead
-            self._f.swap(at, old, new)
+        new, at = self._progress(step, batch, number + 1), self._at + 8 * shard
+        while (old := int(self._f.load(at))) >> _ROW_BITS < new:  # a copy of the shard may be ahead
+            self._f.swap(at, old, new << _ROW_BITS | self._row)
         self._board.ring()
 
     def ready(self, step: int, batch: int, number: int, present: Sequence[int]) -> bool:
         """Whether all shards that have samples in the batch have published."""
-        least = self._word(step, batch, number + 1)
-        return all(int(self._f.load(self._at + 8 * s)) >= least for s in present)
+        least = self._progress(step, batch, number + 1)
+        return all(int(self._f.load(self._at + 8 * s)) >> _ROW_BITS >= least for s in present)
 
     def read(self, step: int, batch: int, number: int, present: Sequence[int], length: int) -> np.ndarray:
-        """The values of all shards, one row each."""
-        found = self._room(batch, number, length)[step & 1, list(present)]
+        """The values of all shards, one row each.
+
+        Raises:
+            Overtaken: the step is over, and the others have begun to overwrite them.
+        """
+        rows = [int(self._f.load(self._at + 8 * s)) & (1 << _ROW_BITS) - 1 for s in present]
+        found = self._room(batch, number, length)[step & 1, rows, list(present)]
+        if self._board.committed()[0] >= step:
+            raise Overtaken
         if not (found[:, 0] == step).all():
             raise _mismatch()
         return found[:, 1:]
@@ -222,6 +246,9 @@ class Together:
             self._running(thread)
             thread.resume()
             self._running(None)
+            if isinstance(thread.error, Overtaken):
+                self._switch.put(outer)
+                return True
             if thread.error is not None:
                 raise thread.error
             if thread.statistics is not None:

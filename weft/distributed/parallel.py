@@ -210,7 +210,7 @@ class DataParallel:
                 "distributed: SyncBatchNorm needs all shards of a batch on one host, and this run has "
                 f"{self.context.hosts}. Use --hosts 1, or BatchNorm, which normalises each shard by itself."
             )
-        self._values = Values(segment, self.board)
+        self._values = Values(segment, self.board, self.team.row)
 
         def together(step: Any) -> None:
             def running(thread: ShardThread | None) -> None:

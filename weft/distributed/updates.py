@@ -25,6 +25,7 @@ from ..graph.capture.function import CapturedFunction, function
 from ..optim.group import update_dtype
 from ..tensor import Tensor, wrap
 from . import rows as row_sparse
+from .failpoints import reach
 from .rows import Rows
 from .shelf import AVERAGE, PRESENT, Family, Shelf, Slice
 
@@ -95,6 +96,7 @@ class Updates:
             weight: of all shards, for the means of buffers.
             old, new: the buffers.
         """
+        reach("update begun")
         if places is not self._places:
             self._look_at(places, plan, self.shelf.memory[old])
         if self._uniform and scale is not None:
