@@ -23,11 +23,12 @@ from typing import Any
 import numpy as np
 
 import weft as wf
-from tests.fuzz import mutate
+from tests.fuzz import mutate, parts
 from weft import data as readers
 from weft import nn
 from weft.commands import config, predict, train
 from weft.commands.errors import CommandError
+from weft.distributed.remote_parts import PartError
 from weft.errors import FileError
 from weft.io import CheckpointError, checkpoint, tensorboard
 from weft.io.tensorboard import records
@@ -350,6 +351,8 @@ TARGETS = [
            functools.partial(_run_program, executor="dataflow"), cost=40),
     Target("graph-weights", lambda: [(FIXTURES / "control.safetensors").read_bytes()], mutate.safetensors_header,
            _read_weights, cost=4),
+    Target("part", parts.seeds, mutate.json_text, parts.read, (PartError,), cost=4),
+    Target("part-rewired", parts.seeds, mutate.rewired, parts.read, (PartError,), cost=4),
     Target("tree-bytes", _tree_seeds, mutate.some_bytes, _file(wf.load)),
     Target("tree-header", _tree_seeds, mutate.safetensors_header, _file(wf.load)),
     Target("weights", _tree_seeds, mutate.some_bytes, _file(nn.load_weights)),

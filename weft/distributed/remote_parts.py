@@ -260,6 +260,11 @@ def read_part(text: bytes, arrays: Mapping[str, np.ndarray], store: Store) -> Re
         )
     graph = _PartReader(data, arrays, store).program()
     nodes: list[Node] = graph.nodes
+    for node in nodes:
+        if isinstance(node.op, SendOp) and (len(node.inputs), len(node.control)) not in ((1, 0), (0, 1)):
+            raise refuse(f"node {node.name!r} sends neither one value nor the end of one node.", "graph")
+        if isinstance(node.op, ReceiveOp) and (node.inputs or len(node.outputs) > 1):
+            raise refuse(f"node {node.name!r} receives more than one value.", "graph")
     fed = [_PartReader.first(graph, entry) for entry in data["fed"].items()]
     fetched = []
     for entry in data["fetched"].items():
