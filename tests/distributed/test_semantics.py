@@ -17,7 +17,7 @@ import weft.distributed
 from tests.distributed.launched import SECONDS, TIMEOUT, Launched
 from tests.each import each
 from weft import data, nn, optim
-from weft.distributed import context, failpoints, keeper, parallel
+from weft.distributed import communicator, context, failpoints, keeper, parallel
 from weft.distributed.context import Context
 from weft.nn import functional as F
 
@@ -39,6 +39,7 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Context]
     monkeypatch.setattr(context, "current", lambda: made)
     monkeypatch.setattr(weft.distributed, "current", lambda: made)
     monkeypatch.setattr(weft.distributed, "_team", None)
+    monkeypatch.setattr(communicator, "_communicator", None)  # restored after the test: later tests are alone again
     yield made
     for part in parallel.open_parts():
         part.close()
