@@ -82,6 +82,7 @@ UPWARD: dict[tuple[str, str], str] = {
     ("graph.declared.loading", "optim"): "the ops of optimisers complete the table that a file may name",
     ("graph", "graph.execute.session"): "`as_function` of a declared graph runs it in a new session",
     ("tensor", "weft"): "`__array_namespace__` returns the package",
+    ("ops", "weft"): "NumPy's functions on tensors are those of the same name in the package",
 }
 
 # A third-party library lives behind one folder.

@@ -6,7 +6,6 @@ method names are listed here.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +15,7 @@ from .. import dtypes
 from ..autograd.tape import grad_mode
 from ..tensor import Tensor
 from ..typing import DeviceLike, DTypeLike, Operand, ShapeLike
+from . import numpy_functions
 from .aliases import ALIASES, in_place
 from .aliases import functions as alias_functions
 from .aliases import methods as alias_methods
@@ -154,29 +154,9 @@ def attach() -> None:
     parts = {"real": elementwise.real, "imag": elementwise.imag}
     for name, getter in {"T": _transpose, "mT": _matrix_transpose, "H": _conjugate_transpose, **parts}.items():
         setattr(Tensor, name, property(getter))
-    Tensor.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]
+    Tensor.__array_ufunc__ = numpy_functions.array_ufunc  # type: ignore[attr-defined]
+    Tensor.__array_function__ = numpy_functions.array_function  # type: ignore[attr-defined]
     ATTACHED.update(set(vars(Tensor)) - before)
-
-
-def _array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
-    """Dispatch NumPy ufuncs (`np.sin(tensor)`, `array + tensor`) to the equivalent op, else run them on arrays."""
-    op = _by_ufunc().get(ufunc)
-    if op is not None and method == "__call__" and not options:
-        return op.call(*[Tensor(v) if isinstance(v, (np.ndarray, np.generic)) else v for v in inputs])
-    outs = options.get("out", ())
-    if any(isinstance(t, Tensor) for t in outs):
-        raise TypeError(
-            f"{ufunc.__name__}: NumPy cannot write into a tensor. Give it `t.numpy()`, which shares memory."
-        )
-    arrays = [v._values(f"np.{ufunc.__name__}") if isinstance(v, Tensor) else v for v in inputs]
-    return getattr(ufunc, method)(*arrays, **options)
-
-
-@functools.cache
-def _by_ufunc() -> dict[Any, Op]:
-    found = {op.ufunc: op for op in table.values() if isinstance(op.ufunc, np.ufunc)}
-    found[np.matmul] = table["matmul"]
-    return found
 
 
 def attach_method(op: Op) -> None:
