@@ -14,9 +14,10 @@ import time
 
 from .board import BEAT, GENERATION, INCARNATION, LEAD, LEADING, LINE, PID, SEEN, Board, holder
 from .failpoints import reach
-from .processes import FROZEN_SECONDS, Handles, identity, start_time, wait_gone
+from .processes import FROZEN_SECONDS, STARVED_SECONDS, Handles, identity, start_time, wait_gone, wants_to_run
 
 REAP_SECONDS = 10.0
+SUSPECT_SECONDS = 0.5  # for which this process must have run since it found another one silent
 JOIN_SECONDS = 30.0  # how long to wait for a row: a process that was killed may take a while to end
 RETIRED = (1 << 64) - 1  # in the place of the lead's identity: its program is complete
 
@@ -35,6 +36,7 @@ class Peers:
         self._generation = -1
         self._live: list[int] = []
         self.killed: list[int] = []
+        self._suspects: dict[int, tuple[int, int]] = {}  # row -> (last sign of life, when it was found to be old)
 
     def _word(self, row: int, field: int) -> int:
         return row * LINE + field
@@ -154,13 +156,30 @@ class Peers:
             if not who or row == self.row:
                 continue
             if self.alive(who):
-                silent = now - board.load("members", self._word(row, BEAT))
-                if silent < FROZEN_SECONDS * 1e9 or not self._fence(who):
+                if not self._frozen(row, who, now) or not self._fence(who):
                     continue
                 self.killed.append(row)
             self.bury(row, who)
             found += 1
         return found
+
+    def _frozen(self, row: int, who: int, now: int) -> bool:
+        """Whether a process is silent because it does not run, and will not soon.
+
+        One that wants a processor, or its memory back from a disk, has longer: on a busy machine it may have to wait. If all
+        processes were paused at once, as when a virtual machine is, each gets the time to show a sign of life first.
+        """
+        beat = self.board.load("members", self._word(row, BEAT))
+        silent = (now - beat) / 1e9
+        if silent < FROZEN_SECONDS:
+            self._suspects.pop(row, None)
+            return False
+        before, since = self._suspects.get(row, (0, now))
+        if before != beat:
+            before, since = self._suspects[row] = (beat, now)
+        if now - since < SUSPECT_SECONDS * 1e9:
+            return False
+        return silent > STARVED_SECONDS or not wants_to_run(who >> 32)
 
     def fence(self, member: int) -> None:
         """Kill the process that signs with `member`, if it is there, and wait until it is gone."""

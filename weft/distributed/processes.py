@@ -11,14 +11,16 @@ import time
 from collections.abc import Iterable
 
 PR_SET_CHILD_SUBREAPER = 36
+STARVED_SECONDS = 30.0
+"""as `FROZEN_SECONDS`, for a process that could run if others did not"""
 FROZEN_SECONDS = 3.0
 """a process that does not run for this long is killed: nothing that it could write may be used before"""
 
 
-def _status(pid: int) -> list[bytes]:
-    """The fields of a process's status after its name; empty if there is no such process."""
+def _status(pid: int, path: str = "") -> list[bytes]:
+    """The fields of the status of a process, or of a thread's file, after its name; empty if there is no such process."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
+        with open(path or f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return []
@@ -63,6 +65,15 @@ class Handles:
 def is_stopped(pid: int) -> bool:
     """Whether a process was stopped by a signal and not continued."""
     return _status(pid)[:1] == [b"T"]
+
+
+def wants_to_run(pid: int) -> bool:
+    """Whether a thread of a process waits for a processor or for a disk: it does not run because others do."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return any(_status(pid, f"/proc/{pid}/task/{thread}/stat")[:1] in ([b"R"], [b"D"]) for thread in threads)
 
 
 def signal_name(number: int) -> str:

@@ -30,6 +30,7 @@ from .board import (
     READY,
     RELEASED,
     SEEN,
+    SHARD_TIME,
     STOP,
     STOP_AT,
     WIDTH,
@@ -51,8 +52,11 @@ from .trace import recorder, traced
 
 SPIN_ROUNDS = 4000  # polls before a member sleeps, about 0.1 ms
 NAP_SECONDS = 0.02  # how long it sleeps before it looks after the others
+GLANCE_SECONDS = 0.0005  # and before it looks for shards that are left
 BEAT_SECONDS = 0.2
-BACKUP_AFTER = 2.0  # times the usual duration of a shard before a copy of it is started
+BACKUP_AFTER = 1.0  # times the usual duration of a shard, after the own ones, before a copy of another's is started
+SLOW = 1.5  # times as long as the own ones: the shards of such a member are copied without waiting
+LEAST_PATIENCE = 0.005
 
 Leaf = Callable[[int, Any], Sequence[float]]
 """computes shard number s; for training it leaves gradients in the slot given. Returns the shard's statistics: the weight of its
@@ -282,7 +286,18 @@ class Team:
     @property
     def patience(self) -> float:
         """Seconds after which a shard that another member computes is computed here too."""
-        return max(BACKUP_AFTER * self.figures.shard_seconds, 0.005)
+        return max(BACKUP_AFTER * self.figures.shard_seconds, LEAST_PATIENCE)
+
+    def patience_with(self, member: int) -> float:
+        """As `patience`, for the shards of one member: there is none with a straggler, whose shard would end later than a copy
+        that is begun now. The members take their turns, so that not all make a copy at once."""
+        own, row, live = self.figures.shard_seconds, member & 0xFF, self.peers.live()
+        usual = int(self.board.members[row, SHARD_TIME]) / 1e9
+        first = LEAST_PATIENCE if usual > SLOW * own else self.patience
+        if row not in live or self.row not in live:
+            return first
+        turn = (live.index(self.row) - live.index(row)) % len(live) - 1
+        return first + turn * own
 
 
 class _Step:
@@ -337,9 +352,9 @@ class _Step:
         self.board.commit(self.number - 1, self.buffer, self.trains)
         reach("after commit")
 
-    def _await(self, kind: str, count: int) -> bool:
+    def _await(self, kind: str, count: int, seconds: float = NAP_SECONDS) -> bool:
         """Wait until all units of a kind are ready; False after a short time, to look after the others."""
-        return self.board.all_ready(kind, count, self.number, self.team.rounds, NAP_SECONDS)
+        return self.board.all_ready(kind, count, self.number, self.team.rounds, seconds)
 
     # Shards ---------------------------------------------------------------------------------------------------------
 
@@ -358,15 +373,17 @@ class _Step:
         for shard in range(board.shape.shards):
             if shard not in self.weights and board.claim("shards", shard, self.number, team.member):
                 self._compute(shard, team.member)
-        waited = time.perf_counter()
-        while not self._await("shards", board.shape.shards):
+        waited, glances = time.perf_counter(), 0
+        pause = min(NAP_SECONDS, max(GLANCE_SECONDS, team.figures.shard_seconds / 4))
+        while not self._await("shards", board.shape.shards, pause if glances else GLANCE_SECONDS):
             if self.over:
                 return
-            team.nap()
+            if glances:
+                team.nap()
+            glances += 1
             if self._take_free():
                 waited = time.perf_counter()
-            elif time.perf_counter() - waited > team.patience:
-                self._copy_slow()
+            elif self._copy_slow(time.perf_counter() - waited):
                 waited = time.perf_counter()
 
     def _take_free(self) -> bool:
@@ -381,13 +398,13 @@ class _Step:
                 return True
         return False
 
-    def _copy_slow(self) -> bool:
-        """Compute a copy of a shard that another member has not finished; the first result counts."""
+    def _copy_slow(self, waited: float) -> bool:
+        """Compute a copy of a shard that another member has not finished for too long; the first result counts."""
         team = self.team
         slow = [
             (i, owner)
             for i, phase, owner in self.board.pending("shards", self.board.shape.shards, self.number)
-            if phase == CLAIMED and owner != team.member and i in self.weights
+            if phase == CLAIMED and owner != team.member and i in self.weights and waited > team.patience_with(owner)
         ]
         if not slow:
             return False
