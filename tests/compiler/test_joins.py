@@ -24,7 +24,8 @@ def check(fn: Any, *arrays: Any, copies: int) -> None:
     wide = [wf.tensor(a.astype(np.float64) if a.dtype == np.float32 else a) for a in arrays]
     expected = fn(*wide)
     for x, y in zip(_list(found), _list(expected), strict=True):
-        np.testing.assert_allclose(x.numpy(), y.numpy(), rtol=2e-5, atol=2e-5)
+        scale = max(1.0, float(np.abs(y.numpy()).max(initial=0.0)))  # sums of large terms that cancel lose digits
+        np.testing.assert_allclose(x.numpy(), y.numpy(), rtol=2e-5, atol=2e-5 * scale)
     steps = step._latest().compiled.program.steps
     assert sum(1 for st in steps if st.label == "copy" and st.nodes[0].op.name == "concat_axis") == copies
 
