@@ -26,7 +26,7 @@ LAYERS: list[set[str]] = [
     {"models"},
     {"distributed"},
     {"utils"},
-    {"nn", "optim", "data", "distributions", "func", "testing"},
+    {"nn", "optim", "data", "transforms", "distributions", "func", "testing"},
     {"io"},
     {"weft", "api"},  # the namespace `import weft as wf`
     # what users call to capture or declare, and then run: it sends a graph through everything below

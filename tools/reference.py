@@ -43,6 +43,8 @@ MODULES = {
     "tree": "Trees of tensors",
     "data": "Datasets and loaders",
     "data.transforms": "Image transforms",
+    "data.transforms.functional": "Image transforms as functions",
+    "transforms": "Module weft.transforms",
     "utils": "Module weft.utils",
     "utils.data": "Datasets and loaders with PyTorch's arguments",
     "utils.checkpoint": "Checkpointing with PyTorch's arguments",

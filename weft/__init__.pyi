@@ -29,6 +29,7 @@ from . import sparse as sparse
 from . import special as special
 from . import testing as testing
 from . import train as train
+from . import transforms as transforms
 from . import tree as tree
 from . import utils as utils
 from .autocast import autocast as autocast
@@ -184,8 +185,8 @@ __all__ = [
     "slogdet", "softmax", "sort", "sparse", "special", "split", "sqrt", "square", "squeeze", "stack", "std",
     "std_mean", "stft", "stop_gradient", "sub", "subtract", "sum", "svd", "swapaxes", "swapdims", "switch",
     "t", "take", "take_along_axis", "take_along_dim", "tan", "tanh", "tensor", "tensor_split", "tensordot",
-    "testing", "threshold", "tile", "topk", "trace", "train", "transpose", "trapezoid", "trapz", "tree",
-    "tree_flatten", "tree_leaves", "tree_map", "tree_reduce", "tree_structure", "tree_transpose",
+    "testing", "threshold", "tile", "topk", "trace", "train", "transforms", "transpose", "trapezoid", "trapz",
+    "tree", "tree_flatten", "tree_leaves", "tree_map", "tree_reduce", "tree_structure", "tree_transpose",
     "tree_unflatten", "tril", "tril_indices", "triu", "triu_indices", "true_divide", "trunc", "type_as",
     "uint16", "uint32", "uint64", "uint8", "unbind", "unflatten", "unfold", "uniform", "unique", "unique_all",
     "unique_consecutive", "unique_counts", "unique_inverse", "unique_values", "unsqueeze", "unstack", "utils",

@@ -107,6 +107,7 @@ LAZY: dict[str, str] = {
     "nn": ".nn",
     "optim": ".optim",
     "data": ".data",
+    "transforms": ".transforms",
     "sparse": ".sparse",
     "special": ".special",
     "distributions": ".distributions",

@@ -135,3 +135,10 @@ def sample_rng() -> Generator:
         else:
             _context.rng = Generator(stream(*_context.place))
     return _context.rng
+
+
+def transform_rng() -> Generator:
+    """`sample_rng()` while a loader loads; elsewhere a generator seeded by Weft's own, which `wf.manual_seed` restarts."""
+    if _context.place is not None:
+        return sample_rng()
+    return Generator(stream(make_seed(None), 0, 0, SAMPLE))
