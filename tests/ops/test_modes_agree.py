@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 import weft as wf
+from tests.each import each
+from weft.ops.core.registry import table
+from weft.ops.core.samples import Maker
 
 LARGE = 20_000  # elements from which eager calls are native, too
 
@@ -196,3 +199,62 @@ def test_numpy_numbers_serve_as_attributes():
 def test_nextafter_refuses_half_precision():
     x = np.ones(2, np.float16)
     _refused_alike(wf.nextafter, TypeError, "nextafter: expected float32 or float64. Got float16", x, x)
+
+
+def _with_tensors(value):
+    if isinstance(value, np.ndarray):
+        return wf.asarray(value.copy())
+    if isinstance(value, (tuple, list)) and any(isinstance(v, np.ndarray) for v in value):
+        return type(value)(_with_tensors(v) for v in value)
+    return value
+
+
+def _refusal(call):
+    try:
+        call()
+    except Exception as error:
+        return error
+    return None
+
+
+def _run_declared(call, tensors):
+    graph = wf.Graph()
+    with graph.as_default():
+        places = [wf.placeholder(t.dtype, tuple(t.shape)) for t in tensors]
+        fetched = call(*places)
+        with wf.Session(graph) as session:
+            session.run(fetched, dict(zip(places, [t.numpy() for t in tensors], strict=True)))
+
+
+def _refused_with_one_type(op, sample):
+    """A call that the op table lists as wrong, with its tensors as inputs of a program."""
+    args, kwargs = [_with_tensors(a) for a in sample.args], {k: _with_tensors(v) for k, v in sample.kwargs.items()}
+    numbers = [i for i, a in enumerate(args) if isinstance(a, wf.Tensor)]
+
+    def call(*tensors):
+        given = list(args)
+        for i, t in zip(numbers, tensors, strict=True):
+            given[i] = t
+        return op.call(*given, **kwargs)
+
+    tensors = [args[i] for i in numbers]
+    eagerly = _refusal(lambda: call(*tensors))
+    captured = _refusal(lambda: wf.function(call)(*tensors))
+    if not isinstance(captured, wf.CaptureError):  # a result whose size depends on the data
+        assert type(captured) is type(eagerly), f"{eagerly!r} eagerly, {captured!r} captured"
+        assert op.name == "checked_indices" or not str(captured).startswith("checked_indices")
+    declared = _refusal(lambda: _run_declared(call, tensors))
+    assert type(declared) is type(eagerly), f"{eagerly!r} eagerly, {declared!r} in a graph"
+
+
+def test_wrong_calls_raise_the_same_type_in_every_mode():
+    wrong = [(op, bad) for op in table.values() if op.errors is not None for bad in op.errors(Maker(0))]
+    assert len(wrong) > 500
+    each(_refused_with_one_type, {f"{op.name} {i}": (op, bad) for i, (op, bad) in enumerate(wrong)})
+
+
+def test_a_sorter_may_count_from_the_end():
+    x, order = np.array([30, 10, 20]), np.array([1, -1, 0])
+    for way in (wf.searchsorted, wf.function(wf.searchsorted)):
+        found = way(wf.asarray(x), wf.asarray(x), sorter=wf.asarray(order))
+        assert found.tolist() == [2, 0, 1]

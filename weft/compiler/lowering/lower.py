@@ -383,7 +383,14 @@ class Lowering:
             self.check_indices(layout, -size, size, node)
 
     def check_indices(
-        self, layout: Layout, low: int, high: int, node: Node, ignored: int | None = None, message: str = ""
+        self,
+        layout: Layout,
+        low: int,
+        high: int,
+        node: Node,
+        ignored: int | None = None,
+        message: str = "",
+        names_op: bool = False,
     ) -> None:
         """A step that fails if an index is outside [low, high) and not `ignored`. Emitted once per index tensor."""
         key = (id(layout.storage), layout.offset, layout.strides, low, high, ignored)
@@ -398,7 +405,7 @@ class Lowering:
             outside = s.bitwise_or(s.lt(i, low), s.ge(i, high))
             return outside if ignored is None else s.bitwise_and(outside, s.ne(i, ignored))
 
-        self.check(layout, bad, node, message or f"an index is out of range for an axis of size {high}")
+        self.check(layout, bad, node, message or f"an index is out of range for an axis of size {high}", names_op)
 
     def check(self, layout: Layout, bad: Any, node: Node, message: str, names_op: bool = False) -> None:
         """Steps that fail with `message` if `bad(element)` holds anywhere; it gets the name of the op unless it `names_op`."""

@@ -220,6 +220,8 @@ def _search(x1: Any, x2: Any, sorter: Any, side: str) -> ndarray:
     dtype = dtypes.promote(x1.dtype, x2.dtype)
     if dtype.itemsize == 2 and dtypes.is_floating(dtype):
         dtype = np.dtype(np.float32)
+    if sorter is not None:  # NumPy refuses negative ones, which other indices may be
+        sorter = np.where(sorter < 0, sorter + len(x1), sorter)
     return np.asarray(np.searchsorted(x1.astype(dtype), x2.astype(dtype), side, sorter), np.int64)  # type: ignore[call-overload]
 
 

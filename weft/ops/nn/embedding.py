@@ -13,6 +13,7 @@ from ... import dtypes
 from ...autograd.tape import no_grad
 from ...errors import format_shape
 from ...tensor import Tensor
+from ..array.check_values import require
 from ..array.creation import ones_like, zeros, zeros_like_spec
 from ..array.elementwise import astype, maximum, where
 from ..array.gathering import checked_indices, index_add, take_axis
@@ -203,6 +204,9 @@ def embedding(
 # Bags -----------------------------------------------------------------------------------------------------------------
 
 
+_TWO = np.array([0, 1])  # indices of samples
+
+
 def _infer_bags(offsets: Any, count: Any) -> Spec:
     if not dtypes.is_integral(offsets.dtype) or offsets.shape is not None and len(offsets.shape) != 1:
         raise TypeError(
@@ -210,10 +214,22 @@ def _infer_bags(offsets: Any, count: Any) -> Spec:
         )
     if count is not None:
         check_size("embedding_bag", count, "count")
-    if type(offsets) is np.ndarray and offsets.size:
-        if offsets[0] != 0 or (np.diff(offsets) < 0).any() or offsets[-1] > count:
-            raise ValueError(f"embedding_bag: offsets must rise from 0 to at most {count}. Got {offsets.tolist()}.")
     return Spec((count,), dtypes.int64)
+
+
+def _checked_offsets(offsets: Tensor, count: int | None, ends: bool) -> Tensor:
+    """Where the bags start, of `count` indices (None: not known yet); with `ends` the last offset is where the last one ends."""
+    if dtypes.is_integral(offsets.dtype) and offsets.ndim == 1:  # else `bag_numbers` refuses them
+        if offsets.shape[0] == 0 and (count or ends):
+            raise ValueError(f"embedding_bag: offsets must say where the bags of {count} indices start. Got none.")
+        message = f"embedding_bag: offsets must rise from 0 to {'' if ends else 'at most '}{count}."
+        for holds in (lambda o: o[:1] == 0, lambda o: o[1:] >= o[:-1]):
+            offsets = require(offsets, holds, message, lambda found: found.tolist())
+        if count is not None:
+            offsets = require(
+                offsets, lambda o: o[-1:] == count if ends else o[-1:] <= count, message, lambda found: found.tolist()
+            )
+    return offsets[:-1] if ends else offsets
 
 
 @primitive(
@@ -224,11 +240,7 @@ def _infer_bags(offsets: Any, count: Any) -> Spec:
     vjp=NOT_DIFFERENTIABLE,
     reference=lambda offsets, count: np.searchsorted(offsets, np.arange(count), "right") - 1,
     samples=lambda m: [Sample(np.array([0, 2, 2, 4]), 6), Sample(np.array([0]), 0)],
-    errors=lambda m: [
-        Bad(ValueError, "embedding_bag: offsets must rise from 0", np.array([1, 2]), 4),
-        Bad(ValueError, "embedding_bag: offsets must rise from 0 to at most 4", np.array([0, 5]), 4),
-        Bad(TypeError, "embedding_bag: offsets must be a vector of integers", m.normal(2), 4),
-    ],
+    errors=lambda m: [Bad(TypeError, "embedding_bag: offsets must be a vector of integers", m.normal(2), 4)],
 )
 def bag_numbers(offsets: Tensor, count: int) -> Any:
     """For each of `count` items the number of the bag that it is in: bag k starts at offsets[k]."""
@@ -327,6 +339,24 @@ def _reference_bag(
         ),
         Bad(ValueError, "embedding_bag: offsets are needed", np.array([0]), m.normal(4, 3)),
         Bad(ValueError, "embedding_bag: offsets are for a vector", np.array([[0]]), m.normal(4, 3), np.array([0])),
+        Bad(ValueError, "embedding_bag: offsets must rise from 0 to at most 2", _TWO, m.normal(4, 3), np.array([1, 2])),
+        Bad(
+            ValueError,
+            "embedding_bag: offsets must rise from 0 to at most 2",
+            _TWO,
+            m.normal(4, 3),
+            np.array([0, 2, 1]),
+        ),
+        Bad(ValueError, "embedding_bag: offsets must rise from 0 to at most 2", _TWO, m.normal(4, 3), np.array([0, 5])),
+        Bad(ValueError, "embedding_bag: offsets must say where", _TWO, m.normal(4, 3), np.array([], np.int64)),
+        Bad(
+            ValueError,
+            "embedding_bag: offsets must rise from 0 to 2",
+            _TWO,
+            m.normal(4, 3),
+            np.array([0, 1]),
+            include_last_offset=True,
+        ),
         Bad(
             ValueError,
             "embedding_bag: per_sample_weights are for mode='sum'",
@@ -357,7 +387,7 @@ def embedding_bag(
         mode: "sum", "mean" or "max". An empty bag gives zeros.
         per_sample_weights: a factor per index, for mode "sum".
         padding_idx: an index that does not contribute.
-        include_last_offset: `offsets` has one more element, the end of the last bag.
+        include_last_offset: `offsets` has one more element, the end of the last bag, which is the number of indices.
         sparse, max_norm, norm_type, scale_grad_by_freq: as for `embedding`.
 
     >>> F.embedding_bag(wf.tensor([[0, 2]]), wf.arange(6.0).reshape(3, 2), mode="sum").tolist()
@@ -392,7 +422,7 @@ def embedding_bag(
         rows = where(expand_dims(counts, -1), rows, float("-inf") if mode == "max" else 0.0)
     if offsets is None:
         return _reduce_rows(rows, counts, mode)
-    starts = offsets[:-1] if include_last_offset else offsets
+    starts = _checked_offsets(offsets, indices.shape[0], bool(include_last_offset))
     return _reduce_segments(rows, counts, bag_numbers(starts, indices.shape[0]), starts.shape[0], mode)
 
 

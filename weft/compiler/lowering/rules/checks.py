@@ -21,7 +21,8 @@ def lower_checked_indices(lowering: Lowering, node: Node) -> bool:
     """The indices themselves; a step before their use fails if one is out of range."""
     layout = lowering.layout_of(node.inputs[0])
     low, high, ignored, name = node.attrs
-    lowering.check_indices(layout, low, high, node, ignored, f"{name} out of range: expected {low} to {high - 1}")
+    message = f"{name} out of range: expected {low} to {high - 1}"
+    lowering.check_indices(layout, low, high, node, ignored, message, names_op=": " in name)
     lowering.layouts[node.outputs[0]] = layout
     return True
 
