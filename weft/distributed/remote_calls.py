@@ -22,6 +22,7 @@ from ..runtime.interrupts import watched
 from .remote_messages import dump_error
 from .remote_parts import PartError, read_part
 from .remote_task_steps import StepRun, TaskPart
+from .table_server import TableServer
 
 if TYPE_CHECKING:
     from .session_task import Client, Server
@@ -37,6 +38,9 @@ class Calls:
         self.server, self.store = server, server.store
         self.pool = ThreadPoolExecutor(32, "weft-calls")
         self._saves: dict[str, _Save] = {}
+        self._tables = TableServer()
+        self._making = threading.Lock()
+        self._stores: Any = None  # of parameter servers, once there is one here
 
     def answer(self, client: Client, number: int, message: Any, arrays: list[np.ndarray], reply: Reply) -> None:
         """Do what `message` asks for and reply, now or later; errors raised here become the reply."""
@@ -125,6 +129,16 @@ class Calls:
         channel.send(4, 0, 0, 0, head, data)
         reply({"message": small, "byte": (time.perf_counter() - begun) / len(data[0])})
 
+    def kv(self, client: Client, number: int, message: Any, arrays: list[np.ndarray], reply: Reply) -> None:
+        """What a `KVStore` asks for."""
+        with self._making:
+            if self._stores is None:
+                from .parameter_server_store import Stores
+
+                config = self.server.config
+                self._stores = Stores(config.directory, config.name, config.place)
+        self._stores.answer(message, arrays, reply)
+
     # Queues ---------------------------------------------------------------------------------------------------------
 
     def queue(self, client: Client, number: int, message: Any, arrays: list[np.ndarray], reply: Reply) -> None:
@@ -168,6 +182,12 @@ class Calls:
         """Withdraw an earlier call; whether it was in time."""
         found = client.withdraw.pop(message["call"], None)
         reply({"withdrawn": bool(found is not None and found())})
+
+    # Tables ---------------------------------------------------------------------------------------------------------
+
+    def rows(self, client: Client, number: int, message: Any, arrays: list[np.ndarray], reply: Reply) -> None:
+        """Rows of tables, for `wf.distributed.Embedding`."""
+        reply(*self._tables.answer(message, arrays))
 
     # Single nodes, for the naive executor ---------------------------------------------------------------------------
 
@@ -324,7 +344,9 @@ _METHODS: dict[Any, Callable[..., None]] = {
         "facts",
         "echo",
         "probe",
+        "kv",
         "queue",
+        "rows",
         "withdraw",
         "cancel",
         "node",
