@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from .communicator import CorruptionError as CorruptionError
     from .communicator import DivergenceError as DivergenceError
     from .communicator import WorkerLostError as WorkerLostError
+    from .kvstore import KVStore as KVStore
     from .remote_messages import TaskLostError as TaskLostError
+    from .server_state import Bounded as Bounded
     from .shard import weighted_mean as weighted_mean
     from .steps import step as step
     from .writes import writing as writing
@@ -34,11 +36,12 @@ _ELSEWHERE = {
     "empty": "collectives", "reduce_scatter": "collectives", "step": "steps", "weighted_mean": "shard", "writing": "writes",
     "CorruptionError": "communicator", "DivergenceError": "communicator", "WorkerLostError": "communicator",
     "Cluster": "cluster", "TaskLostError": "remote_messages",
+    "KVStore": "kvstore", "Bounded": "server_state",
 }  # fmt: skip
 
 __all__ = [
-    "Cluster", "CorruptionError", "DivergenceError", "TaskLostError", "WorkerLostError", "all_gather", "all_reduce", "barrier",
-    "broadcast", "empty",
+    "Bounded", "Cluster", "CorruptionError", "DivergenceError", "KVStore", "TaskLostError",
+    "WorkerLostError", "all_gather", "all_reduce", "barrier", "broadcast", "empty",
     "is_lead", "rank", "reduce_scatter", "step", "weighted_mean", "world_size",
     "writing",
 ]  # fmt: skip
