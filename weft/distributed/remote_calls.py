@@ -181,56 +181,6 @@ class Calls:
         found = client.withdraw.pop(message["call"], None)
         reply({"withdrawn": bool(found is not None and found())})
 
-    # Queues ---------------------------------------------------------------------------------------------------------
-
-    def queue(self, client: Client, number: int, message: Any, arrays: list[np.ndarray], reply: Reply) -> None:
-        queue = self.store.queues.get(message["key"])
-        if queue is None:
-            barrier = self.store.barriers.get(message["key"])
-            if barrier is None:
-                raise KeyError(f"session: this task has no queue {message['key']!r}.")
-            barrier.close()
-            return reply({})
-        how = message["how"]
-        if how == "size":
-            return reply({"size": queue.size()})
-        if how == "closed":
-            return reply({"closed": queue.closed})
-        if how == "close":
-            queue.close(message["cancel"])
-            return reply({})
-        return self._wait(client, number, reply, lambda done: _start(queue, message, arrays, done))
-
-    def _wait(self, client: Client, number: int, reply: Reply, start: Callable[[Any], Any]) -> None:
-        """Reply when a call that waits is done, unless it is withdrawn before."""
-
-        over: list[bool] = []
-
-        def done(error: BaseException | None, outputs: Sequence[Any]) -> None:
-            over.append(True)
-            client.withdraw.pop(number, None)
-            if error is not None:
-                reply({"error": dump_error(error, self.server.config.place)})
-            else:
-                reply({}, [np.asarray(a) for a in outputs])
-
-        withdraw = start(done)
-        if withdraw is not None:
-            client.withdraw[number] = withdraw
-            if over:
-                client.withdraw.pop(number, None)
-
-    def withdraw(self, client: Client, number: int, message: Any, arrays: Any, reply: Reply) -> None:
-        """Withdraw an earlier call; whether it was in time."""
-        found = client.withdraw.pop(message["call"], None)
-        reply({"withdrawn": bool(found is not None and found())})
-
-    # Tables ---------------------------------------------------------------------------------------------------------
-
-    def rows(self, client: Client, number: int, message: Any, arrays: list[np.ndarray], reply: Reply) -> None:
-        """Rows of tables, for `wf.distributed.Embedding`."""
-        reply(*self._tables.answer(message, arrays))
-
     # Single nodes, for the naive executor ---------------------------------------------------------------------------
 
     def node(self, client: Client, number: int, message: Any, arrays: list[np.ndarray], reply: Reply) -> None:
