@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .communicator import CorruptionError as CorruptionError
     from .communicator import DivergenceError as DivergenceError
     from .communicator import WorkerLostError as WorkerLostError
+    from .embedding import Embedding as Embedding
     from .kvstore import KVStore as KVStore
     from .remote_messages import TaskLostError as TaskLostError
     from .server_state import Bounded as Bounded
@@ -35,12 +36,12 @@ _ELSEWHERE = {
     "all_gather": "collectives", "all_reduce": "collectives", "barrier": "collectives", "broadcast": "collectives",
     "empty": "collectives", "reduce_scatter": "collectives", "step": "steps", "weighted_mean": "shard", "writing": "writes",
     "CorruptionError": "communicator", "DivergenceError": "communicator", "WorkerLostError": "communicator",
-    "Cluster": "cluster", "TaskLostError": "remote_messages",
+    "Cluster": "cluster", "TaskLostError": "remote_messages", "Embedding": "embedding",
     "KVStore": "kvstore", "Bounded": "server_state",
 }  # fmt: skip
 
 __all__ = [
-    "Bounded", "Cluster", "CorruptionError", "DivergenceError", "KVStore", "TaskLostError",
+    "Bounded", "Cluster", "CorruptionError", "DivergenceError", "Embedding", "KVStore", "TaskLostError",
     "WorkerLostError", "all_gather", "all_reduce", "barrier", "broadcast", "empty",
     "is_lead", "rank", "reduce_scatter", "step", "weighted_mean", "world_size",
     "writing",

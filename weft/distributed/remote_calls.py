@@ -22,6 +22,7 @@ from ..runtime.interrupts import watched
 from .remote_messages import dump_error
 from .remote_parts import PartError, read_part
 from .remote_task_steps import StepRun, TaskPart
+from .table_server import TableServer
 
 if TYPE_CHECKING:
     from .session_task import Client, Server
@@ -37,6 +38,7 @@ class Calls:
         self.server, self.store = server, server.store
         self.pool = ThreadPoolExecutor(32, "weft-calls")
         self._saves: dict[str, _Save] = {}
+        self._tables = TableServer()
         self._making = threading.Lock()
         self._stores: Any = None  # of parameter servers, once there is one here
 
@@ -180,6 +182,12 @@ class Calls:
         """Withdraw an earlier call; whether it was in time."""
         found = client.withdraw.pop(message["call"], None)
         reply({"withdrawn": bool(found is not None and found())})
+
+    # Tables ---------------------------------------------------------------------------------------------------------
+
+    def rows(self, client: Client, number: int, message: Any, arrays: list[np.ndarray], reply: Reply) -> None:
+        """Rows of tables, for `wf.distributed.Embedding`."""
+        reply(*self._tables.answer(message, arrays))
 
     # Single nodes, for the naive executor ---------------------------------------------------------------------------
 
@@ -338,6 +346,7 @@ _METHODS: dict[Any, Callable[..., None]] = {
         "probe",
         "kv",
         "queue",
+        "rows",
         "withdraw",
         "cancel",
         "node",
