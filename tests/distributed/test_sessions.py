@@ -439,7 +439,7 @@ CLIENT = """
 
 
 def test_tasks_that_die_fail_their_step_and_come_back(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with Cluster(ps=1, worker=1, transport="tcp") as cluster, in_graph() as graph:
+    with Cluster(ps=1, worker=1, transport="tcp", memory="lean") as cluster, in_graph() as graph:
         with wf.device(PS):
             w = wf.Variable.remote((4,), init=1.0, name="w")
             moved = wf.Variable(np.full(3, 5.0, np.float32), name="moved")

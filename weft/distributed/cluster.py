@@ -55,6 +55,8 @@ class Cluster:
         transport: "auto", Unix sockets within a host and TCP between hosts, or "tcp".
         cpu, ref: how many devices of these kinds a task has.
         threads: of each task; by default the processors are divided among the tasks.
+        memory: "full": variables outlive the process of their task, in memory that the host keeps, with a copy of each that is
+            written as a whole. "lean": they are in the memory of the process, once, and begin again when it is killed.
         modules: names of modules that tasks import, for ops that they define; Ray copies the current directory, where they are.
         jobs: the number of tasks of every job, by its name.
 
@@ -76,11 +78,11 @@ class Cluster:
 
     def __init__(
         self, *, engine: str | None = None, address: str | None = None, token: str | None = None, hosts: int = 1,
-        transport: str = "auto", cpu: int = 1, ref: int = 0, threads: int | None = None, modules: Sequence[str] = (),
-        **jobs: int,
+        transport: str = "auto", cpu: int = 1, ref: int = 0, threads: int | None = None, memory: str = "full",
+        modules: Sequence[str] = (), **jobs: int,
     ) -> None:  # fmt: skip
         engine = engine or ("local" if address is None else "ray")
-        _check(engine, address, hosts, transport, cpu, ref, jobs)
+        _check(engine, address, hosts, transport, memory, cpu, ref, jobs)
         names = [(job, task) for job in jobs for task in range(jobs[job])]
         places = [Place(job, task, number) for number, (job, task) in enumerate(names)]
         self._open(places, secrets.token_bytes(32), cpu, ref, tuple(modules), transport)
@@ -94,7 +96,7 @@ class Cluster:
             return make_ray(directory, lifeline, address, token, hosts, -(-len(places) // hosts), code)
 
         self._supervisor = Supervisor(
-            places, make, hosts, tcp, width, self.modules, self.token, self._up, self._down, self._say
+            places, make, hosts, tcp, width, self.modules, self.token, memory == "full", self._up, self._down, self._say
         )
         atexit.register(_close_at_exit, weakref.ref(self))
         try:
@@ -505,13 +507,17 @@ class Cluster:
         self.close()
 
 
-def _check(engine: str, address: Any, hosts: Any, transport: str, cpu: Any, ref: Any, jobs: Mapping[str, Any]) -> None:
+def _check(
+    engine: str, address: Any, hosts: Any, transport: str, memory: str, cpu: Any, ref: Any, jobs: Mapping[str, Any]
+) -> None:
     if engine not in ("local", "ray"):
         raise ValueError(f"Cluster: engine must be 'local' or 'ray'. Got {engine!r}.")
     if engine == "local" and address is not None:
         raise ValueError("Cluster: an address is for engine='ray'.")
     if transport not in ("auto", "tcp"):
         raise ValueError(f"Cluster: transport must be 'auto' or 'tcp'. Got {transport!r}.")
+    if memory not in ("full", "lean"):
+        raise ValueError(f"Cluster: memory must be 'full' or 'lean'. Got {memory!r}.")
     if not jobs:
         raise ValueError(
             "Cluster: expected the number of tasks of at least one job, such as `Cluster(ps=1, worker=2)`."

@@ -13,6 +13,7 @@ One request per line of JSON over a Unix socket in a directory that only the use
     {"open": name, "nbytes": n}     -> {"ok": name} and the descriptor
     {"find": name}                  -> {"ok": name} and the descriptor, or {"missing": name}
     {"offer": name}, descriptor     -> {"ok": name}
+    {"drop": name}                  -> {"ok": name}; processes that have it keep it
 The journal is a file with the names of the segments that were created. A keeper that finds names in it is the successor of one
 that died: it waits for these segments and never creates them, since their contents are with the workers.
 """
@@ -104,8 +105,11 @@ class Keeper:
             client.answer({"missing": name} if found is None else {"ok": name}, found)
         elif isinstance(message.get("open"), str) and isinstance(message.get("nbytes"), int):
             self.open(client, message)
+        elif isinstance(message.get("drop"), str):
+            self.drop(message["drop"])
+            client.answer({"ok": message["drop"]})
         else:
-            client.answer({"error": "expected open, find or offer"})
+            client.answer({"error": "expected open, find, offer or drop"})
 
     def take(self, name: str, descriptor: int) -> None:
         if name in self.segments:
@@ -114,6 +118,14 @@ class Keeper:
             self.segments[name] = descriptor
             reach("segment recovered")
             self.missing.discard(name)
+
+    def drop(self, name: str) -> None:
+        found = self.segments.pop(name, None)
+        if found is not None:
+            os.close(found)
+            with open(f"{self.journal}.new", "w") as file:
+                file.writelines(f"{other}\n" for other in (*self.segments, *self.missing))
+            os.replace(f"{self.journal}.new", self.journal)
 
     def open(self, client: Client, request: dict[str, Any]) -> None:
         name, nbytes = request["open"], request["nbytes"]

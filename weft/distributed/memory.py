@@ -80,6 +80,12 @@ class Memory:
                 found = self.segments[name] = Segment.attach(descriptor)
             return found
 
+    def drop(self, name: str) -> None:
+        """Let a segment go; arrays on it stay valid in the processes that have them."""
+        with self._lock:
+            self.segments.pop(name, None)
+            self._insist({"drop": name})
+
     def check(self) -> None:
         """If the keeper was restarted, give it the segments. Called now and then by the heartbeat."""
         with self._lock:

@@ -19,7 +19,8 @@ from ..graph.declared.variables import State, state_of
 from ..io.shards import index_file, index_metadata, read_sharded
 from ..nn.initializers import Initializer
 from ..ops.core.spec import Symbol
-from ..tensor import Tensor
+from ..tensor import Tensor, wrap
+from .remote_memory import Record, StateJournal
 from .remote_parts import PartError
 
 KEYS = (
@@ -34,15 +35,29 @@ class TaskStore:
 
     Args:
         checkpoint: of an earlier life of this task: what is in it begins with the value it has there.
+        journal: the memory in which variables survive this process; None: they do not.
     """
 
-    def __init__(self, checkpoint: str | None = None) -> None:
+    def __init__(self, checkpoint: str | None = None, journal: StateJournal | None = None) -> None:
         self.states: dict[str, State] = {}
         self.queues: dict[str, Queue] = {}
         self.barriers: dict[str, Barrier] = {}
         self._owners: dict[str, int] = {}
         self._lock = threading.Lock()
-        self._checkpoint = checkpoint
+        self._checkpoint, self._journal = checkpoint, journal
+        for key, record in () if journal is None else journal.records.items():
+            self._keep(key, record)
+            if record.facts["owner"]:
+                self._owners[key] = record.facts["owner"]
+
+    @property
+    def owners(self) -> set[int]:
+        """The clients that have private things here."""
+        return set(self._owners.values())
+
+    def _keep(self, key: str, record: Record) -> None:
+        state = self.states[key] = state_of(wrap(record.data), record.facts["name"])
+        state.record = record
 
     def ensure(self, entries: Sequence[dict[str, Any]], arrays: Sequence[np.ndarray], client: int) -> None:
         """Make what is missing; an entry that exists must be the same kind of thing.
@@ -52,12 +67,15 @@ class TaskStore:
         """
         makers = {"state": self._state, "queue": self._queue, "barrier": self._barrier}
         with self._lock:
+            known = len(self.states)
             for entry in entries:
-                makers[entry["what"]](entry, arrays)
+                makers[entry["what"]](entry, arrays, client)
                 if entry["private"]:
                     self._owners.setdefault(entry["key"], client)
+            if self._journal is not None and len(self.states) != known:
+                self._journal.write()
 
-    def _state(self, entry: dict[str, Any], arrays: Sequence[np.ndarray]) -> None:
+    def _state(self, entry: dict[str, Any], arrays: Sequence[np.ndarray], client: int) -> None:
         key, shape, dtype = entry["key"], tuple([int(d) for d in entry["shape"]]), _DTYPES[entry["dtype"]]
         found = self.states.get(key)
         if found is not None:
@@ -77,7 +95,10 @@ class TaskStore:
             values = Initializer.load(entry["init"]).values(shape, dtype)
         if values.shape != shape or values.dtype != dtype:
             raise PartError(f"session: the value of variable {key!r} is {values.dtype.name} {values.shape}.")
-        self.states[key] = state_of(Tensor(values), entry["name"])
+        if self._journal is None:
+            self.states[key] = state_of(Tensor(values), entry["name"])
+        else:
+            self._keep(key, self._journal.make(key, entry["name"], values, client if entry["private"] else 0))
 
     def _saved(self, key: str) -> np.ndarray | None:
         """The value of a variable in the checkpoint."""
@@ -88,7 +109,7 @@ class TaskStore:
         found = None if keys is None else keys.get(key)
         return None if found is None else read_sharded(path, [found.text()])[found.text()]
 
-    def _queue(self, entry: dict[str, Any], arrays: Sequence[np.ndarray]) -> None:
+    def _queue(self, entry: dict[str, Any], arrays: Sequence[np.ndarray], client: int) -> None:
         key = entry["key"]
         if key in self.queues:
             return
@@ -110,7 +131,7 @@ class TaskStore:
             made.close()
         self.queues[key] = made
 
-    def _barrier(self, entry: dict[str, Any], arrays: Sequence[np.ndarray]) -> None:
+    def _barrier(self, entry: dict[str, Any], arrays: Sequence[np.ndarray], client: int) -> None:
         made = self.barriers.setdefault(entry["key"], Barrier(entry["parties"], entry["name"]))
         if made.parties != entry["parties"]:
             raise PartError(f"session: barrier {entry['key']!r} has {made.parties} parties, not {entry['parties']}.")
@@ -118,14 +139,19 @@ class TaskStore:
     def drop(self, keys: Sequence[str]) -> None:
         """Forget things. Steps that run keep what they use."""
         with self._lock:
+            dropped = False
             for key in keys:
-                self.states.pop(key, None)
+                if self.states.pop(key, None) is not None and self._journal is not None:
+                    self._journal.drop(key)
+                    dropped = True
                 self._owners.pop(key, None)
                 queue, barrier = self.queues.pop(key, None), self.barriers.pop(key, None)
                 if queue is not None:
                     queue.close(cancel_pending=True)
                 if barrier is not None:
                     barrier.close()
+            if dropped and self._journal is not None:
+                self._journal.write()
 
     def drop_client(self, client: int) -> None:
         """Forget what only this client knows."""

@@ -15,11 +15,14 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import settings
+from .driver import keeper_task
 from .engine import Engine, EngineError, LocalEngine
 from .host import Ended, HostJoined, HostLost, Note
+from .keeper import LOST
 from .session_task import Config, address_file, make_task
 
 GLANCE_SECONDS = 0.1
+KEEPER = "memory-keeper-"  # no job has such a name
 START_SECONDS = 120.0
 STABLE_SECONDS = 10.0  # a task that lived this long is started again at once
 LONGEST_PAUSE = 10.0  # seconds before a task that keeps ending is started again
@@ -57,17 +60,25 @@ class Supervisor:
         cpu: how many virtual devices a task has.
         modules: that tasks import.
         token: of the cluster.
+        survives: whether variables outlive the processes of their tasks.
         up, down: called, on the supervisor's thread, when a task is there and when its process has ended.
         say: prints what happens.
     """
 
     def __init__(
         self, places: list[Place], make: Callable[[str, int], Engine], hosts: int, tcp: bool, threads: int,
-        modules: tuple[str, ...], token: bytes, up: Callable[[Place, bool], None], down: Callable[[Place], None],
+        modules: tuple[str, ...], token: bytes, survives: bool, up: Callable[[Place, bool], None], down: Callable[[Place], None],
         say: Callable[[str], None],
     ) -> None:  # fmt: skip
         self.places, self._make, self._hosts, self._tcp, self._threads = places, make, hosts, tcp, threads
-        self._modules, self._token, self._up, self._down, self._say = modules, token, up, down, say
+        self._modules, self._token, self._survives, self._up, self._down, self._say = (
+            modules,
+            token,
+            survives,
+            up,
+            down,
+            say,
+        )
         self.directory = tempfile.mkdtemp(prefix="weft-cluster-")  # mode 0700
         self.checkpoint: str | None = None
         self.died = threading.Condition()
@@ -120,11 +131,19 @@ class Supervisor:
             if isinstance(event, HostJoined):
                 self._known = engine.places()
                 engine.write(event.host, "token", self._token.hex().encode())
+                if self._survives:
+                    engine.start(keeper_task(f"{KEEPER}{event.host}", self._known[event.host], event.host))
             elif isinstance(event, HostLost):
                 self._known = engine.places()
                 for place in [p for p in self.places if p.host == event.host]:
                     self._ended(place, f"was lost with its host ({event.reason})")
                     place.host = -1
+            elif isinstance(event, Ended) and event.name.startswith(KEEPER):
+                host = int(event.name.removeprefix(KEEPER))
+                if event.status == LOST:  # a task died with it: what others have they give to its successor
+                    engine.write(host, "segments", b"")
+                if host in self._known:
+                    engine.start(keeper_task(event.name, self._known[host], host))
             elif isinstance(event, Ended):
                 found = next((p for p in self.places if p.name == event.name), None)
                 if found is not None and found.host >= 0:
@@ -162,7 +181,7 @@ class Supervisor:
         place.start_at, place.address = 0.0, None
         config = Config(
             place.job, place.task, place.number, place.generation, where.directory, where.lifeline,
-            where.address if self._tcp else None, self._modules, self.checkpoint if again else None,
+            where.address if self._tcp else None, self._modules, self.checkpoint if again else None, self._survives,
         )  # fmt: skip
         threads = str(self._threads)
         environment = {

@@ -28,6 +28,7 @@ from . import wire
 from .engine import Task
 from .remote_calls import Calls
 from .remote_channel import Channel
+from .remote_memory import StateJournal
 from .remote_messages import (
     ASK,
     CALL,
@@ -79,6 +80,7 @@ class Config:
         address: at which other hosts reach this one; None if none have to.
         modules: to import at the start.
         checkpoint: from which variables are restored.
+        survives: whether variables are in memory of the host's keeper.
     """
 
     job: str
@@ -90,6 +92,7 @@ class Config:
     address: str | None
     modules: tuple[str, ...] = ()
     checkpoint: str | None = None
+    survives: bool = False
 
     @property
     def name(self) -> str:
@@ -145,11 +148,13 @@ class Server:
     def __init__(self, config: Config) -> None:
         self.config = config
         self.token = wire.read_token(os.path.join(config.directory, "token"))
-        self.store = TaskStore(config.checkpoint)
+        self.journal = StateJournal(config.directory, config.name) if config.survives else None
+        self.store = TaskStore(config.checkpoint, self.journal)
         self.lender = Lender()
         self.calls = Calls(self)
         self.clients: dict[int, Client] = {}
-        self._gone: dict[int, float] = {}  # clients whose connection broke, and when
+        now = time.monotonic()
+        self._gone = dict.fromkeys(self.store.owners, now)  # clients whose connection broke, and when
         self.table: dict[int, Any] = {}  # number of a task -> (generation, address)
         self._peers: dict[int, tuple[int, Channel]] = {}
         self._peer_lock = threading.Lock()
@@ -191,7 +196,9 @@ class Server:
     def serve(self) -> None:
         """Serve until the process ends."""
         self._more_threads()
-        while not self._over.wait(5.0):
+        while not self._over.wait(1.0):
+            if self.journal is not None:
+                self.journal.check()
             for client in list(self.clients.values()):
                 client.exchanges.purge(client.steps.__contains__)
             for number, since in list(self._gone.items()):

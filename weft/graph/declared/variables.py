@@ -126,15 +126,17 @@ class State:
         device: the constraints of the task of a cluster on which it was declared; None: it stays in this process.
         shared: whether all clients of a cluster mean the same variable by `name`.
         init: what it holds at first, for a variable that is made on its task (`Variable.remote`).
+        record: on a task of a cluster, what lets it survive the death of the process in the middle of a write.
     """
 
-    __slots__ = ("tensor", "lock", "number", "name", "device", "shared", "init", "__weakref__")
+    __slots__ = ("tensor", "lock", "number", "name", "device", "shared", "init", "record", "__weakref__")
 
     def __init__(self, tensor: Tensor, name: str) -> None:
         self.tensor, self.lock, self.number, self.name = tensor, SharedLock(), next(_numbers), name
         self.device: tuple[Any, ...] | None = None
         self.shared = False
         self.init: Any = None
+        self.record: Any = None
 
     @property
     def home(self) -> Home | None:
@@ -171,14 +173,21 @@ def state_of(tensor: Tensor, name: str = "tensor") -> State:
 
 
 class locked:
-    """Hold the locks of `reads` (shared) and `writes` (exclusive), acquired in one global order. Threads may share it."""
+    """Hold the locks of `reads` (shared) and `writes` (exclusive), acquired in one global order. Threads may share it.
 
-    __slots__ = ("_locks",)
+    Args:
+        rows: those of `writes` of which only some rows are written.
+    """
 
-    def __init__(self, reads: Sequence[State], writes: Sequence[State]) -> None:
+    __slots__ = ("_locks", "_records", "_rows", "_entry")
+
+    def __init__(self, reads: Sequence[State], writes: Sequence[State], rows: Sequence[State] = ()) -> None:
         alone = set(writes)
         every = sorted({*reads, *writes}, key=lambda s: s.number)
         self._locks = [(s.lock, s in alone) for s in every]
+        kept = [s for s in every if s in alone and s.record is not None]
+        self._records, self._rows = [s.record for s in kept], [s in rows for s in kept]
+        self._entry: Any = None  # what is written belongs to one thread at a time
 
     def __enter__(self) -> None:
         held = 0
@@ -186,11 +195,15 @@ class locked:
             for lock, alone in self._locks:
                 lock.acquire() if alone else lock.acquire_shared()
                 held += 1
+            if self._records:
+                self._entry = self._records[0].journal.begin(self._records, self._rows)
         except BaseException:  # Ctrl-C while waiting
             self._release(held)
             raise
 
     def __exit__(self, *_: Any) -> None:
+        if self._records:
+            self._records[0].journal.commit(self._entry, self._records)
         self._release(len(self._locks))
 
     def _release(self, held: int) -> None:

@@ -67,7 +67,9 @@ class Region:
         self.write_ops = [n.op for n in nodes if isinstance(n.op, WriteOp)]
         used = [n.op.state for n in nodes if isinstance(n.op, (ReadOp, WriteOp))]
         self.states: list[State] = sorted(set(used), key=lambda s: s.number)
-        self.locks = locked(self.states, self.writes) if self.states else None
+        whole = {op.state for op in self.write_ops if op.kind != "scatter_add"}
+        rows = [s for s in self.writes if s not in whole]
+        self.locks = locked(self.states, self.writes, rows) if self.states else None
         self.reference = reference  # NumPy kernels only, never compiled
         # One per combination of shapes; in a tuple, for None is a result: it is interpreted.
         self._made: LeastRecentlyUsed[Any, tuple[_Compiled | None]] = LeastRecentlyUsed(max_programs)
