@@ -129,7 +129,8 @@ def compile_flow(
         )
         return lowering
 
-    with tuning.choosing(trials.measure if tune else None, choices) as tuned:
+    like = sizes.tuning if sizes is not None and sizes.further else None
+    with tuning.choosing(trials.measure if tune else None, choices, like) as tuned:
         with _timed(seconds, "lowering"):
             lowering = lowered(flow)
         with _timed(seconds, "memory plan"):
@@ -147,6 +148,7 @@ def compile_flow(
         memory.trim()  # free the memory of trials before the arena is allocated
     with _timed(seconds, "code"):
         if sizes is not None:
+            sizes.tuning = sizes.tuning or tuned
             sizes.share([*all_steps(prologue), *all_steps(lowering.steps)], arguments, states)
         program = Program(
             flow.name, lowering.steps, lowering.storages, arena, arguments, states, lowering.results, prologue, kept

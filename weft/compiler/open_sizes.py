@@ -29,9 +29,10 @@ from ..backends.llvm.target import host
 from ..runtime import forks
 from .loop_ir import ir as loops
 from .loop_ir.generalise import General, Varies, form, generalise, generalise_alone
-from .loop_ir.ir import Kernel, Loop
+from .loop_ir.ir import SQUARE, Kernel, Loop
 from .program.layout import Layout
 from .program.steps import KernelCall, Step
+from .tuning import ProgramTuning
 
 MAX_FORMS = 512
 """Forms of kernels that one function keeps for comparison; the oldest is dropped."""
@@ -39,6 +40,8 @@ MAX_ALIKE = 32
 """Kernels of one form that a new one is compared with: the newest."""
 MIN_SIZE = 8
 """Sizes below this are not taken to vary in a kernel without a counterpart: too many numbers are multiples of them."""
+MAX_NUMBER = 1 << 39
+"""Larger numbers are no sizes: a buffer of unknown length has the length 2**40."""
 MAX_DECIDED = 2048
 """Kernels whose general form is remembered."""
 
@@ -50,6 +53,8 @@ class OpenSizes:
         self._known: dict[Any, list[Kernel]] = {}  # by form, special and general ones
         self._decided: dict[Kernel, tuple[Kernel, tuple[int, ...]]] = {}
         self._first: list[tuple[int, ...]] | None = None  # the shapes of arguments in the first program
+        self.tuning: ProgramTuning | None = None
+        """the choices of kernels in the first program: the others take the same, without trials"""
         self._lock = threading.Lock()
         forks.renewed_in_child(self)
 
@@ -101,7 +106,7 @@ class OpenSizes:
                 if best is None or made.opened < best[0].opened:
                     best = made, known
         if best is None:
-            alone = General(kernel, (), 0, 0) if self._first is None else generalise_alone(kernel, self._varies)
+            alone = General(kernel, (), 0, 0) if self._first is None else generalise_alone(kernel, self._varies, _order)
             alike.append(alone.kernel)
             del alike[:-MAX_ALIKE]
             return alone.kernel, alone.values
@@ -121,14 +126,27 @@ def _varying(first: list[tuple[int, ...]], now: list[tuple[int, ...]], variables
         for m, n in zip(a, b, strict=True)
         if m != n and n >= MIN_SIZE
     }
+    padded = {
+        -(-m // SQUARE) * SQUARE
+        for a, b in zip(first, now, strict=False)
+        if a != b
+        for m in (*b, prod(b))
+        if m >= MIN_SIZE and m not in a
+    }
     fixed = {n for x in variables for n in (*x.shape, *x.strides, prod(x.shape))}
 
     def varies(number: int | float) -> bool:
-        if isinstance(number, float):
+        if isinstance(number, float):  # a mean's factor 1 / n, or n / (n - 1) of a variance
+            if 1 < number <= 1 + 1 / (MIN_SIZE - 1):
+                return True
             inverse = 1 / number if number else 0.0
             whole = round(inverse) if abs(inverse) < 1e9 else 0
             return whole > 0 and abs(inverse - whole) < 1e-3 and any(whole % n == 0 for n in sizes)
-        return number > 0 and number not in fixed and any(number % n == 0 or number + 1 == n for n in sizes)
+        return (
+            0 < number < MAX_NUMBER
+            and number not in fixed
+            and (number in padded or any(number % n == 0 or number + 1 == n for n in sizes))
+        )
 
     return varies
 

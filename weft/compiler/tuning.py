@@ -65,7 +65,7 @@ class Choice:
     key: str
     title: str
     way: str
-    source: str  # "measured", "remembered", "adopted", "forced" or "rule"
+    source: str  # "measured", "remembered", "adopted", "forced", "as for the first size" or "rule"
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -107,6 +107,17 @@ class ProgramTuning:
     store: Store | None = None
     seconds: float = PROGRAM_SECONDS
     choices: dict[str, Choice] = field(default_factory=dict)
+    like: ProgramTuning | None = None
+    """the tuning of the function's first program; a program for another size takes the ways of that one, without trials"""
+    ways: dict[str, list[str]] = field(default_factory=dict)
+    """the ways of nodes, by what these have in common for all sizes, in order"""
+
+    def first_way(self, node: Node) -> str | None:
+        """The way of the corresponding node of the first program: of those that differ in sizes alone, that in the same place."""
+        kind = _kind(node)
+        known = [] if self.like is None else self.like.ways.get(kind, [])
+        place = len(self.ways.get(kind, []))
+        return known[place] if place < len(known) else known[-1] if known else None
 
 
 _current: ContextVar[ProgramTuning | None] = ContextVar("weft_tuning", default=None)
@@ -119,9 +130,12 @@ _owner = object()  # stands for this module's state in `weft.runtime.epoch`
 
 
 @contextmanager
-def choosing(measure: Measure | None, store: Store | None = None) -> Iterator[ProgramTuning]:
-    """Choices made inside belong to one program, and may be measured with `measure` (`weft.compiler.trials.measure`)."""
-    own = ProgramTuning(measure if enabled() else None, store)
+def choosing(
+    measure: Measure | None, store: Store | None = None, like: ProgramTuning | None = None
+) -> Iterator[ProgramTuning]:
+    """Choices made inside belong to one program, and may be measured with `measure` (`weft.compiler.trials.measure`), unless
+    they are those of the program `like`."""
+    own = ProgramTuning(measure if enabled() else None, store, like=like)
     token = _current.set(own)
     try:
         yield own
@@ -193,6 +207,7 @@ def choose(
         choice = _choose(key, node, ways, candidates, preferred, title or node.op.name, sample, current)
         if current is not None:
             current.choices[key] = choice
+            current.ways.setdefault(_kind(node), []).append(choice.way)
             if choice.source != "forced":
                 _used[key] = choice.way
     return choice
@@ -215,6 +230,13 @@ def _choose(
             return Choice(key, title, _adopted[key], "adopted")
         if current is not None and current.measure is not None:
             known = _known.get(key) or _remembered(current.store, key, title, ways)
+            if (known is None or known.way not in ways) and current.like is not None:
+                first = current.first_way(node)
+                return (
+                    Choice(key, title, first, "as for the first size")
+                    if first in ways
+                    else Choice(key, title, preferred, "rule")
+                )
             if known is None or known.way not in ways:
                 known = _measured(key, node, candidates, preferred, title, sample, current)
             if known is not None:
@@ -262,6 +284,12 @@ def describe(node: Node) -> str:
     inputs = [[v.dtype.name, *v.shape] if isinstance(v, Value) else None for v in node.inputs]
     outputs = [list(v.shape) for v in node.outputs]
     return json.dumps([node.op.name, inputs, outputs, repr(node.attrs)])
+
+
+def _kind(node: Node) -> str:
+    """What a node has in common with its counterparts for other sizes."""
+    inputs = [[v.dtype.name, len(v.shape)] if isinstance(v, Value) else None for v in node.inputs]
+    return json.dumps([node.op.name, inputs, repr(node.attrs)])
 
 
 # On disk -------------------------------------------------------------------------------------------------------------

@@ -14,9 +14,10 @@ is given that kernel's numbers::
       parallel for i < open0 (grain open1):
         vector for j < 64: b1[i * 64 + j] = exp(b0[j * open2 + i])
 
-* Extents of serial loops and grains are always parameters: they cost nothing at run time, and two sizes may happen to
-  agree in the number of their blocks. What must be a constant (the extent of an unrolled loop, the shape of a local
-  buffer) must agree, except that the first dimension of a local buffer may be larger than needed.
+* Extents of serial loops, grains and the numbers from which a task finds its place are always parameters: they cost
+  nothing at run time, and two sizes may happen to agree in the number of their blocks. What must be a constant (the
+  extent of an unrolled loop, the shape of a local buffer) must agree, except that the first dimension of a local buffer
+  may be larger than needed.
 * Names of loops and values may differ: builders put positions into them.
 * A divisor stays a constant inside loops: a division by a parameter is slow. It may differ where a task finds its place.
 * A floating-point number may differ, too (the reciprocal of a mean's size); its bits are passed.
@@ -29,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -38,6 +40,8 @@ from ...ops.core.scalar import INT32, INT64, Expr
 from . import ir as loops
 from .ir import Accumulator, Buffer, Kernel, Let, Local, Loop, Prefetch, Statement, Store, Transpose, Update
 
+LOCAL_BYTES = 16 * 1024
+"""Minimum size of a local buffer whose size varies: it lies on the stack, where only what is used costs time."""
 PREFIX = "open"
 """Parameters that stand for numbers are named `open0`, `open1`, …"""
 
@@ -107,12 +111,14 @@ def generalise(known: Kernel, other: Kernel, order: Order) -> General | None:
     return General(made, values, walk.fresh, walk.opened)
 
 
-def generalise_alone(kernel: Kernel, varies: Varies) -> General:
+def generalise_alone(kernel: Kernel, varies: Varies, order: Order) -> General:
     """A general form of a kernel that has no counterpart yet: the numbers of which `varies` holds are taken to differ."""
     walk = _Walk(kernel, varies)
     try:
         made = walk.kernel(kernel, kernel)
     except _Different:
+        return General(kernel, (), 0, 0)
+    if order(made) != order(kernel):
         return General(kernel, (), 0, 0)
     values = tuple([walk.values[p] for p in made.params if p.startswith(PREFIX)])
     return General(made, values, walk.fresh, walk.opened)
@@ -128,9 +134,14 @@ class _Walk:
         self.outer: set[str] = set()  # names that are known where a task begins
         self.buffers: dict[Buffer, tuple[Buffer, Buffer]] = {}  # -> that of the second, that of the result
         self.memo: dict[tuple[Expr, Expr], Expr] = {}
+        self.kept: dict[tuple[Expr, Expr], Expr] = {}  # of statements before, where each has its own
+        self.places = 0
+        self.place: int | None = None  # the statement whose numbers have parameters of their own
+        self.task = False  # whether it is the place of a task
         self.values: dict[str, int] = {}  # of parameters, for the second kernel
         self.keys: dict[Any, str] = {}  # what a parameter stands for -> its name
         self.number = 1 + max([int(p[len(PREFIX) :]) for p in known.params if p.startswith(PREFIX)], default=-1)
+        self.general = self.number > 0  # whether the first kernel was general before
         self.fresh = self.opened = 0
 
     # Parameters -----------------------------------------------------------------------------------------------------------
@@ -158,7 +169,9 @@ class _Walk:
 
     def numbers(self, a: Expr, b: Expr) -> Expr | None:
         """The result for a number in the second kernel; None if the first has neither a number nor a parameter there."""
-        if a is b and (self.varies is None or not self.varies(b.payload.item())):
+        value = b.payload.item()
+        everything = self.task and b.dtype == INT64 and not 0 <= value <= 1
+        if a is b and not everything and (self.varies is None or not self.varies(value)):
             return a
         known = _opened(a)
         if known is None and a.fn != "const":
@@ -166,8 +179,8 @@ class _Walk:
         if a.dtype != b.dtype:
             raise _Different
         value, wrap = _encoded(b)
-        self.opened += 1
-        return wrap(self.param((a, value), value, known))
+        self.opened += not everything
+        return wrap(self.param((self.place, a, value), value, known))
 
     # Expressions ----------------------------------------------------------------------------------------------------------
 
@@ -181,7 +194,7 @@ class _Walk:
                 stack.pop()
                 continue
             x, y = both
-            if x is y and self.plain and x.fn != "param":
+            if x is y and self.plain and not self.task and x.fn != "param":
                 memo[stack.pop()] = x
                 continue
             if y.fn == "const" and (made := self.numbers(x, y)) is not None:
@@ -234,7 +247,7 @@ class _Walk:
 
     def coincident(self) -> bool:
         """Whether one expression of the second kernel has two counterparts in the result: then it may be scheduled otherwise."""
-        inner = [(made, b) for (_, b), made in self.memo.items() if b.args]
+        inner = [(made, b) for (_, b), made in (*self.memo.items(), *self.kept.items()) if b.args]
         return len({b for _, b in inner}) < len({made for made, _ in inner})
 
     # Statements -----------------------------------------------------------------------------------------------------------
@@ -267,16 +280,17 @@ class _Walk:
         return made
 
     def local(self, a: Buffer, b: Buffer) -> Buffer:
-        """Scratch memory: of the larger size, so that a power of two of sizes shares it."""
+        """Scratch memory: of a size that many sizes need at most."""
         if a.dtype != b.dtype or a.shape[1:] != b.shape[1:] or len(a.shape) != len(b.shape):
             raise _Different
-        if a.shape == b.shape:
-            return self.map(a, b, a)
         sizes = [loops.constant(d) or 0 for d in a.shape]
-        needed = loops.constant(b.shape[0]) or 0
-        if needed > sizes[0]:
-            sizes[0] = 1 << (needed - 1).bit_length()
-            if int(np.prod(sizes)) * a.dtype.itemsize > loops.MAX_LOCAL_BYTES:
+        needed = loops.constant(b.shape[0]) if b.shape else None
+        if needed is None or a.shape == b.shape and (self.varies is None or not self.varies(needed)):
+            return self.map(a, b, a)
+        if needed > sizes[0] or not self.general:
+            row = a.dtype.itemsize * prod(sizes[1:])
+            sizes[0] = max(1 << (max(needed, sizes[0]) - 1).bit_length(), LOCAL_BYTES // row)
+            if row * sizes[0] > loops.MAX_LOCAL_BYTES:
                 raise _Different
             self.fresh += 1
         return self.map(a, b, Buffer.of(a.name, a.dtype, sizes))
@@ -299,6 +313,18 @@ class _Walk:
     def statement(self, a: Statement, b: Statement) -> Statement:
         if type(a) is not type(b):
             raise _Different
+        self.task = isinstance(a, Let) and a.value.dtype == INT64 and self.begins(a.value)
+        if not (self.task or self.varies is not None):
+            return self.general_form(a, b)
+        # A number of a size that is taken to vary may also occur for another reason: statements do not share parameters.
+        self.places += 1
+        outer, self.memo, self.place = self.memo, {}, self.places
+        made = self.general_form(a, b)
+        self.kept |= self.memo
+        self.memo, self.place, self.task = outer, None, False
+        return made
+
+    def general_form(self, a: Statement, b: Statement) -> Statement:
         match a, b:
             case Loop(), Loop():
                 return self.loop(a, b)
