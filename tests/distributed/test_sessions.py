@@ -139,6 +139,9 @@ def test_a_variable_on_a_task_reads_and_assigns_there_and_shares_no_memory(clust
         for share in (mine.numpy, mine.__dlpack__, lambda: mine.strides):
             with pytest.raises(RuntimeError, match=rf"'moved' is on {PS}.*v.numpy\(\)"):
                 share()
+        for alias in (mine[0], mine.reshape(3, 1), mine[1:]):
+            with pytest.raises(ValueError, match="read-only"):
+                alias += 1.0
         with (
             wf.Session(graph) as other,
             pytest.raises(ValueError, match="lives on a task of a cluster.*cluster=cluster"),

@@ -96,5 +96,7 @@ def holds_memory(tensor: Tensor) -> bool:
 
 def _here(tensor: Any) -> Any:
     if isinstance(tensor, Tensor) and isinstance(tensor._data, RemoteData):
-        return wrap(tensor._data.home.read(), tensor._node)
+        value = tensor._data.home.read()
+        value.flags.writeable = False  # a view of it is none of the variable: writing to it must not seem to work
+        return wrap(value, tensor._node)
     return tensor
