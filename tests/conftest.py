@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 CACHE_VARIABLE = "WEFT_CACHE_DIR"
-MOST_CACHED = 64 << 20  # bytes of free blocks that a test may leave to the next one
+MAX_CACHED = 64 << 20  # bytes of free blocks that a test may leave to the next one
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -42,7 +42,7 @@ def pytest_runtest_setup() -> None:
 
 def pytest_runtest_logfinish() -> None:
     memory = sys.modules.get("weft.runtime.memory")
-    if memory is not None and memory.stats().cached > MOST_CACHED:
+    if memory is not None and memory.stats().cached > MAX_CACHED:
         memory.trim()
 
 

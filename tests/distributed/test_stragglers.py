@@ -7,7 +7,7 @@ import pytest
 
 from weft.distributed.board import Board, Shape
 from weft.distributed.figures import Figures
-from weft.distributed.stragglers import EVERY, LEAST_SHARDS, Stragglers, durations, report
+from weft.distributed.stragglers import EVERY, MIN_SHARDS, Stragglers, durations, report
 from weft.multiprocessing import Segment
 
 pytestmark = pytest.mark.xdist_group("distributed")
@@ -57,7 +57,7 @@ def test_a_worker_alone_is_no_straggler_and_a_successor_is_judged_anew() -> None
 
 def test_figures_of_a_predecessor_do_not_count(board: Board) -> None:
     figures = Figures(board, 0)
-    for _ in range(LEAST_SHARDS):
+    for _ in range(MIN_SHARDS):
         figures.shard_done(1.0)
     figures.step_done(1.0)
     assert durations(board) == {100: 1.0}

@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from weft.distributed.keeper import ISOLATED, LOST
-from weft.distributed.supervisor import KEEPER, MOST_FUTILE, Action, Kill, Reset, Start, Stop, Supervisor, role
+from weft.distributed.supervisor import KEEPER, MAX_FUTILE, Action, Kill, Reset, Start, Stop, Supervisor, role
 
 pytestmark = pytest.mark.xdist_group("distributed")
 
@@ -77,7 +77,7 @@ def test_deaths_without_progress_end_the_run_and_progress_forgives() -> None:
     supervisor = begun()
     for version in range(10):
         assert supervisor.ended("worker-0", -11, version) == [Start("worker-0")]
-    for _ in range(MOST_FUTILE - 1):
+    for _ in range(MAX_FUTILE - 1):
         assert supervisor.ended("worker-0", -11, 9) == [Start("worker-0")]
     (stop,) = supervisor.ended("worker-0", -11, 9)
     assert isinstance(stop, Stop) and stop.status == 1 and "signal 11" in stop.reason
@@ -192,4 +192,6 @@ def test_random_events_never_leave_a_run_without_workers(seed: int) -> None:
                 over = act(supervisor.ended(name, status, version))
             if not over:
                 assert set(supervisor.running) == set(engine) - supervisor.leaving
-                assert supervisor.least <= len(supervisor.workers) <= supervisor.most or supervisor.finished
+                assert (
+                    supervisor.min_workers <= len(supervisor.workers) <= supervisor.max_workers or supervisor.finished
+                )

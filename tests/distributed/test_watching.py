@@ -25,10 +25,10 @@ from tests.each import each
 from weft import cli
 from weft.distributed import board, diagnosis, events, progress, status, table, trace
 from weft.distributed.board import Board, Shape
-from weft.distributed.driver import Plan
+from weft.distributed.driver import RunSpec
 from weft.distributed.events import EventLog, History
 from weft.distributed.figures import Figures, position
-from weft.distributed.host import Ended, HostJoined, HostLost, Place, Sampled, Told
+from weft.distributed.host import Ended, HostJoined, HostLost, Place, Reported, Sampled
 from weft.distributed.supervisor import Stop
 from weft.distributed.terminal import Lines, RemoteBar
 from weft.multiprocessing import Segment
@@ -165,8 +165,8 @@ def sample(host: int, step: int, shard: float, *, pid: int, silent: float = 0.0,
     return Sampled(host, tasks, [], 0.5, [{"step": step, "rows": rows}])
 
 
-def plan(**given: Any) -> Plan:
-    return Plan(["x.py"], 2, 2, 2, 8, 1, 0, "", **given)
+def plan(**given: Any) -> RunSpec:
+    return RunSpec(["x.py"], 2, 2, 2, 8, 1, 0, "", **given)
 
 
 def test_the_driver_tells_deaths_recoveries_slow_hosts_and_rates(
@@ -188,7 +188,7 @@ def test_the_driver_tells_deaths_recoveries_slow_hosts_and_rates(
     found = status.Found(str(tmp_path)).status()
     assert next(t for t in found["tasks"] if t["task"] == "worker-1")["state"] == "starting"
     watch.see(sample(1, 36, 0.03, pid=103))
-    watch.see(Told(0, events.line("fit", 36, "worker-0", {"checkpoint_dir": str(tmp_path)}) + "\n"))
+    watch.see(Reported(0, events.line("fit", 36, "worker-0", {"checkpoint_dir": str(tmp_path)}) + "\n"))
     watch.removed("worker-0")
     watch.see(Ended("worker-0", -signal.SIGKILL, 36))
     watch.see(HostLost(1, "its node died"))
@@ -227,9 +227,11 @@ def test_runs_are_found_by_name_process_and_checkpoints_and_stale_ones_are_named
         (tmp_path / name).mkdir()
         watch = status.Watch(str(tmp_path / name), plan(), Engine(1))  # type: ignore[arg-type]
         watch.started("worker-0", 0, 77 if name.endswith("live") else 78)
-        watch.see(Told(0, events.line("fit", 0, "worker-0", {"checkpoint_dir": str(tmp_path / f"kept-{name}")}) + "\n"))
+        watch.see(
+            Reported(0, events.line("fit", 0, "worker-0", {"checkpoint_dir": str(tmp_path / f"kept-{name}")}) + "\n")
+        )
         watch.tick()
-        (tmp_path / name / "plan.json").write_text(json.dumps({"command": command}))
+        (tmp_path / name / status.SPEC).write_text(json.dumps({"command": command}))
     assert {run.name: run.alive for run in status.runs(str(tmp_path))} == {
         "weft-run-live": True,
         "weft-run-dead": False,

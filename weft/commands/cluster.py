@@ -46,17 +46,17 @@ def _measure(engine: str, arguments: argparse.Namespace, workers: tuple[int, int
     from rich.console import Console
 
     from ..distributed.check import Check
-    from ..distributed.driver import Plan, make_engine
+    from ..distributed.driver import RunSpec, make_engine
 
     directory = tempfile.mkdtemp(prefix="weft-check-")
     reading, writing = os.pipe()
-    plan = Plan([], *workers, arguments.hosts, 1, threads, 0, "", engine=engine, address=arguments.address,
+    spec = RunSpec([], *workers, arguments.hosts, 1, threads, 0, "", engine=engine, address=arguments.address,
                 working_dir=os.getcwd() if arguments.address is not None else None)  # fmt: skip
     console = Console(stderr=True)
     try:
         with console.status("starting") as status:
             say = (lambda text: status.update(text)) if sys.stderr.isatty() else (lambda text: None)
-            made = make_engine(directory, reading, plan)
+            made = make_engine(directory, reading, spec)
             try:
                 return Check(made, workers, arguments.hosts, threads, say).measure()
             finally:

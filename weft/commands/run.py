@@ -25,11 +25,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def run_workers(program: Sequence[str], arguments: argparse.Namespace) -> int:
     """Start workers that run `program`, and wait for them; returns the exit status."""
-    from ..distributed.board import MOST_SHARDS
+    from ..distributed.board import MAX_SHARDS
     from ..distributed.launch import Run
 
-    if arguments.shards > MOST_SHARDS:
-        raise CommandError(f"--shards must be at most {MOST_SHARDS}. Got {arguments.shards}.")
+    if arguments.shards > MAX_SHARDS:
+        raise CommandError(f"--shards must be at most {MAX_SHARDS}. Got {arguments.shards}.")
     if arguments.hosts > arguments.workers[1]:
         raise CommandError(
             f"--hosts {arguments.hosts} needs at least as many workers. Got --workers {arguments.workers[1]}."

@@ -32,7 +32,7 @@ LINE = 8  # words of a cache line
 # The fields of a member's row. The last four are figures for those who watch the run; see `figures`.
 PID, INCARNATION, BEAT, SEEN, SHARD_TIME, STEP_TIME, SHARDS_DONE, POSITION = range(LINE)
 SENT_BYTES, RECEIVED_BYTES = SHARD_TIME, STEP_TIME  # of a relay, which computes no shards
-MOST_MEMBERS = 256
+MAX_MEMBERS = 256
 
 
 def holder(row: int, incarnation: int) -> int:
@@ -73,7 +73,7 @@ class Place(NamedTuple):
         return range(self.position << self.level, min((self.position + 1) << self.level, shards))
 
 
-MOST_SHARDS = 4096
+MAX_SHARDS = 4096
 NO_SLOT = 0x3FFF  # of a shard that was evaluated: there are no gradients
 
 

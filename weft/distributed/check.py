@@ -25,7 +25,7 @@ JOIN_SECONDS = 20.0  # for further hosts
 READY_SECONDS = 60.0  # for the start of a worker on a busy machine
 ANSWER_SECONDS = 30.0
 POLL_SECONDS = 0.005
-MOST_PAIRS = 28  # of hosts that are measured: all pairs of eight
+MAX_PAIRS = 28  # of hosts that are measured: all pairs of eight
 
 
 class Check:
@@ -176,7 +176,7 @@ class Check:
         hosts = sorted(first)
         links: list[dict[str, Any]] = []
         clocks = {hosts[0]: (0.0, 0.0)}
-        for a, b in list(itertools.combinations(hosts, 2))[:MOST_PAIRS]:
+        for a, b in list(itertools.combinations(hosts, 2))[:MAX_PAIRS]:
             port = self._ask({first[b]: {"what": "listen"}})[first[b]]["port"]
             address = self.engine.places()[b].address
             found = self._ask({first[a]: {"what": "connect", "address": address, "port": port}})[first[a]]

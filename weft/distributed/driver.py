@@ -26,7 +26,7 @@ from .events import say
 from .failpoints import reach
 from .host import Ended, Event, HostJoined, HostLost, Listens, Note, Place
 from .processes import signal_name
-from .status import PLAN, Watch
+from .status import SPEC, Watch
 from .supervisor import KEEPER, RELAY, Kill, Reset, Start, Stop, Supervisor, number, role
 
 STATE, RESULT = "supervisor.json", "result.json"
@@ -37,12 +37,12 @@ STATUS_NO_ENGINE = 69  # of the driver's process, if the engine cannot be used
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class RunSpec:
     """What the user asked for; written once by the command.
 
     Attributes:
         arguments: the script and its arguments, or ``["-m", module, …]``.
-        least, most: how many workers.
+        min_workers, max_workers: how many workers.
         hosts: how many hosts.
         shards: into how many logical shards a global batch is cut.
         threads: of each worker.
@@ -58,8 +58,8 @@ class Plan:
     """
 
     arguments: list[str]
-    least: int
-    most: int
+    min_workers: int
+    max_workers: int
     hosts: int
     shards: int
     threads: int
@@ -81,11 +81,11 @@ class Plan:
 class Driver:
     """One life of a driver."""
 
-    def __init__(self, directory: str, lifeline: int, plan: Plan, engine: Engine) -> None:
-        self.directory, self.lifeline, self.plan, self.engine = directory, lifeline, plan, engine
+    def __init__(self, directory: str, lifeline: int, spec: RunSpec, engine: Engine) -> None:
+        self.directory, self.lifeline, self.spec, self.engine = directory, lifeline, spec, engine
         self.addresses: dict[int, list[Any]] = {}
         self.lost: list[int] = []  # hosts that lost their memory: if they come back they take over the state of another
-        self.supervisor = Supervisor(plan.least, plan.most, plan.hosts)
+        self.supervisor = Supervisor(spec.min_workers, spec.max_workers, spec.hosts)
         self._deadline: float | None = None
         self._asked = 0
         self._wanted: int | None = None
@@ -98,7 +98,7 @@ class Driver:
             self._wanted = state["wanted"]
         if self.supervisor.stopping:
             self._deadline = time.monotonic() + GRACE_SECONDS
-        self.watch = Watch(directory, plan, engine)
+        self.watch = Watch(directory, spec, engine)
 
     def say(self, text: str) -> None:
         say(text)
@@ -247,23 +247,23 @@ class Driver:
             reach("task started")
 
     def _task(self, action: Start, place: Place) -> Task:
-        plan, host = self.plan, action.host
+        spec, host = self.spec, action.host
         if role(action.name) == KEEPER:
-            if plan.hosts > 1:
-                self.engine.write(host, "token", plan.token.encode())
+            if spec.hosts > 1:
+                self.engine.write(host, "token", spec.token.encode())
             return keeper_task(action.name, place, host)
         context = Context(
-            place.directory, plan.shards, plan.most, place.lifeline, seed=plan.seed, results=plan.results, fit=plan.fit,
-            host=host, hosts=plan.hosts, joins=self._joins(host), address=place.address, trace=plan.trace_steps,
-            workers=plan.most if plan.least == plan.most else 0, check_every=plan.check_every,
-            memory=plan.memory,
+            place.directory, spec.shards, spec.max_workers, place.lifeline, seed=spec.seed, results=spec.results, fit=spec.fit,
+            host=host, hosts=spec.hosts, joins=self._joins(host), address=place.address, trace=spec.trace_steps,
+            workers=spec.max_workers if spec.min_workers == spec.max_workers else 0, check_every=spec.check_every,
+            memory=spec.memory,
         )  # fmt: skip
-        variables = environment(context, plan.threads, number(action.name))
-        if plan.hosts > 1:
+        variables = environment(context, spec.threads, number(action.name))
+        if spec.hosts > 1:
             variables[settings.TUNE.name] = "0"  # the hosts' choices of kernels would differ
         if role(action.name) == RELAY:
             return Task(action.name, ("-m", "weft.distributed.relay"), variables, host)
-        return Task(action.name, ("-m", "weft.distributed.task", *plan.arguments), variables, host)
+        return Task(action.name, ("-m", "weft.distributed.task", *spec.arguments), variables, host)
 
     def _joins(self, host: int) -> bool:
         """Whether a host comes after the run began: another one has the state."""
@@ -306,38 +306,38 @@ def keeper_task(name: str, place: Place, host: int) -> Task:
     return Task(name, (program, socket, str(place.lifeline), journal, *removes), {}, host)
 
 
-def make_engine(directory: str, lifeline: int, plan: Plan) -> Engine:
-    """The engine that the plan names."""
-    if plan.engine == "ray":
+def make_engine(directory: str, lifeline: int, spec: RunSpec) -> Engine:
+    """The engine that the spec names."""
+    if spec.engine == "ray":
         try:
             from .ray_engine import RayEngine
         except ImportError:
             raise EngineError("Ray is not installed. `pip install 'weft[distributed]'` installs it.") from None
-        room = None if plan.address is not None else -(-plan.most // plan.hosts)
+        room = None if spec.address is not None else -(-spec.max_workers // spec.hosts)
         state = read_json(directory, STATE) or {"supervisor": {"room": {}}, "lost": []}
         first = 1 + max([-1, *map(int, state["supervisor"]["room"]), *state["lost"]])
         return RayEngine(
-            directory, lifeline, plan.address, hosts=plan.hosts, workers=room, working_dir=plan.working_dir, first=first
+            directory, lifeline, spec.address, hosts=spec.hosts, workers=room, working_dir=spec.working_dir, first=first
         )
-    room = -(-plan.most // plan.hosts)
-    if plan.least < plan.most:  # as many as there are processors for
-        room = min(room, max(1, len(os.sched_getaffinity(0)) // (plan.threads * plan.hosts)))
-    return LocalEngine(directory, lifeline, plan.hosts, room)
+    room = -(-spec.max_workers // spec.hosts)
+    if spec.min_workers < spec.max_workers:  # as many as there are processors for
+        room = min(room, max(1, len(os.sched_getaffinity(0)) // (spec.threads * spec.hosts)))
+    return LocalEngine(directory, lifeline, spec.hosts, room)
 
 
 def main(argv: list[str]) -> int:
     lifeline = int(argv[1])
     sys.stdout = sys.stderr  # what Ray has to say is not part of the program's output
-    with open(os.path.join(argv[0], PLAN)) as file:
-        plan = Plan(**json.load(file))
+    with open(os.path.join(argv[0], SPEC)) as file:
+        spec = RunSpec(**json.load(file))
     try:
-        engine = make_engine(argv[0], lifeline, plan)
+        engine = make_engine(argv[0], lifeline, spec)
     except EngineError as error:
         if read_json(argv[0], RESULT) is not None:
             return 1  # the run is over; what is left of it cannot be reached
         write_json(argv[0], RESULT, dataclasses.asdict(Stop(2, str(error))))
         return STATUS_NO_ENGINE
-    return Driver(argv[0], lifeline, plan, engine).run().status
+    return Driver(argv[0], lifeline, spec, engine).run().status
 
 
 if __name__ == "__main__":

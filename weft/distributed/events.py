@@ -23,7 +23,7 @@ from .supervisor import WORKER
 
 LOG = "events.jsonl"  # in the run's directory, and in a directory of checkpoints
 TOLD = "told.jsonl"  # in the run's directory on each host: what its tasks say
-MOST_TOLD = 1 << 20  # bytes that are passed on at once
+MAX_TOLD = 1 << 20  # bytes that are passed on at once
 
 _FIRST_FIELDS = ("time", "event", "step", "task")
 

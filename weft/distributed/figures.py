@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .board import Board
 
 SUDDEN = 4.0  # times: after such a fall (the first shard compiles) the old durations say nothing
-MOST_SHARE, LEAST_SHARE = 0.2, 0.01  # of a new duration in the average
+MAX_SHARE, MIN_SHARE = 0.2, 0.01  # of a new duration in the average
 LONG_SECONDS = 0.05  # durations of a fifth of it and more have the largest share
 BATCH_BITS = 32
 
@@ -61,5 +61,5 @@ def _average(before: float, seconds: float) -> float:
     if not before or seconds * SUDDEN < before:
         return seconds
     most, share = SUDDEN * before, before / LONG_SECONDS
-    share = MOST_SHARE if share > MOST_SHARE else LEAST_SHARE if share < LEAST_SHARE else share
+    share = MAX_SHARE if share > MAX_SHARE else MIN_SHARE if share < MIN_SHARE else share
     return before + share * ((most if seconds > most else seconds) - before)

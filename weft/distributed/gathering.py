@@ -26,7 +26,7 @@ from .failpoints import reach
 if TYPE_CHECKING:
     from .team import _Step
 
-MOST_BATCHES, MOST_ROUNDS = 1 << 12, 1 << 16  # of a step, and of a batch
+MAX_BATCHES, MAX_ROUNDS = 1 << 12, 1 << 16  # of a step, and of a batch
 _ROW_BITS = 8  # see `board.holder`
 WAIT_SECONDS = 0.02
 
@@ -55,12 +55,12 @@ class Values:
 
     def _progress(self, step: int, batch: int, done: int) -> int:
         """A word without its row: later ones are greater."""
-        if batch >= MOST_BATCHES or done >= MOST_ROUNDS:
+        if batch >= MAX_BATCHES or done >= MAX_ROUNDS:
             raise RuntimeError(
-                f"distributed: SyncBatchNorm exchanges values in at most {MOST_BATCHES:,} batches per step, "
-                f"{MOST_ROUNDS - 1:,} times each. Got batch {batch:,}, exchange {done:,}."
+                f"distributed: SyncBatchNorm exchanges values in at most {MAX_BATCHES:,} batches per step, "
+                f"{MAX_ROUNDS - 1:,} times each. Got batch {batch:,}, exchange {done:,}."
             )
-        return (step * MOST_BATCHES + batch) * MOST_ROUNDS + done
+        return (step * MAX_BATCHES + batch) * MAX_ROUNDS + done
 
     def _room(self, batch: int, number: int, length: int) -> np.ndarray:
         """Memory for one gathering: two steps use it in turn, and every member has its own. A row begins with its step."""

@@ -17,7 +17,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from .events import LOG, MOST_TOLD, TOLD
+from .events import LOG, MAX_TOLD, TOLD
 from .processes import FROZEN_SECONDS, is_stopped, variable, wait_gone, with_variable
 from .progress import Progress
 from .scale import WANTED
@@ -74,7 +74,7 @@ class Note:
 
 
 @dataclasses.dataclass(frozen=True)
-class Told:
+class Reported:
     """Events that tasks of a host report: lines of JSON, see `events`."""
 
     host: int
@@ -93,7 +93,7 @@ class Sampled:
     boards: list[dict[str, Any]]
 
 
-Event = Ended | Listens | HostJoined | HostLost | Note | Told | Sampled
+Event = Ended | Listens | HostJoined | HostLost | Note | Reported | Sampled
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,10 +208,10 @@ class Host:
         events: list[Event] = []
         with contextlib.suppress(FileNotFoundError), open(os.path.join(self.place.directory, TOLD), "rb") as file:
             file.seek(self._told)
-            data = file.read(MOST_TOLD)
+            data = file.read(MAX_TOLD)
             whole = data[: data.rfind(b"\n") + 1]
             self._told += len(whole)
-            events += [Told(self.index, whole.decode(errors="replace"))] if whole else []
+            events += [Reported(self.index, whole.decode(errors="replace"))] if whole else []
         now = time.monotonic()
         if self.tasks and now - self._sampled >= SAMPLE_SECONDS:
             self._sampled = now

@@ -19,18 +19,18 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 
-from .driver import ASKED, RESULT, STATE, STATUS_NO_ENGINE, Plan
+from .driver import ASKED, RESULT, STATE, STATUS_NO_ENGINE, RunSpec
 from .host import MARK, REAPED
 from .processes import adopt_orphans, kill_all, start_time, with_variable
 from .scale import set_wanted
-from .status import PLAN, PREFIX
+from .status import SPEC, PREFIX
 from .supervisor import WORKER, Stop, role
 from .terminal import Terminal, of_run
 
-MOST_RESTARTS = 3  # in a row, each soon after the one before
+MAX_RESTARTS = 3  # in a row, each soon after the one before
 SOON_SECONDS = 600.0
-MOST_DRIVERS = 100
-MOST_LOST_DRIVERS = 3  # that ended without a reason, as Ray ends a process that has lost its control service
+MAX_DRIVERS = 100
+MAX_LOST_DRIVERS = 3  # that ended without a reason, as Ray ends a process that has lost its control service
 POLL_SECONDS = 0.05
 RECONNECT_SECONDS = 120.0  # how long to wait for a cluster that was lost
 RETRY_SECONDS = 3.0
@@ -74,7 +74,7 @@ class Run:
     ) -> None:
         least, most = workers if isinstance(workers, tuple) else (workers, workers)
         self.directory = tempfile.mkdtemp(prefix=PREFIX)  # mode 0700
-        self.plan = Plan(
+        self.spec = RunSpec(
             list(arguments), least, most, hosts, shards, threads or max(1, len(os.sched_getaffinity(0)) // most),
             secrets.randbits(31), secrets.token_hex(32), results, fit, engine, address,
             os.getcwd() if address is not None else None, (os.getpid(), start_time(os.getpid()) or 0),
@@ -107,7 +107,7 @@ class Run:
                 began = time.monotonic()
                 ended = self._drive()
                 restarts = restarts + 1 if time.monotonic() - began < SOON_SECONDS else 1
-                if not ended.restart or restarts >= MOST_RESTARTS:
+                if not ended.restart or restarts >= MAX_RESTARTS:
                     break
                 self.say(f"{ended.reason}; the run starts again from its last checkpoint")
                 self._end_tasks()
@@ -142,10 +142,10 @@ class Run:
     def _drive(self) -> Stop:
         """Keep a driver running until one of them says that the run is over."""
         os.makedirs(os.path.join(self.directory, REAPED), exist_ok=True)
-        with open(os.path.join(self.directory, PLAN), "w") as file:
-            json.dump(dataclasses.asdict(self.plan), file)
+        with open(os.path.join(self.directory, SPEC), "w") as file:
+            json.dump(dataclasses.asdict(self.spec), file)
         lost = 0
-        for _ in range(MOST_DRIVERS):
+        for _ in range(MAX_DRIVERS):
             self.driver = subprocess.Popen(
                 [sys.executable, "-m", "weft.distributed.driver", self.directory, str(self._read)],
                 pass_fds=(self._read,),
@@ -164,7 +164,7 @@ class Run:
                 return stop
             self._unreachable_since = None
             lost += status >= 0
-            if lost >= MOST_LOST_DRIVERS:
+            if lost >= MAX_LOST_DRIVERS:
                 return Stop(status or 1)
             how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
             self.say(f"the driver {how} and is started again")

@@ -14,7 +14,7 @@ from ..tensor import Tensor
 from . import tree
 from .parallel import Compute, Row, shard_scales
 from .randomness import Randomness
-from .shard import MOST_MEANS, LogicalShard
+from .shard import MAX_MEANS, LogicalShard
 
 
 class LocalShards:
@@ -68,6 +68,6 @@ class LocalShards:
 
 
 def _padded(counts: Sequence[float]) -> np.ndarray:
-    made = np.zeros(MOST_MEANS)
+    made = np.zeros(MAX_MEANS)
     made[: len(counts)] = counts
     return made

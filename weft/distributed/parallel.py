@@ -34,7 +34,7 @@ from .failpoints import reach
 from .gathering import ShardThread, Together, Values
 from .memory import Memory
 from .randomness import Randomness
-from .shard import MOST_MEANS, LogicalShard, Report, scales
+from .shard import MAX_MEANS, LogicalShard, Report, scales
 from .shelf import PRESENT, Shelf
 from .team import Team
 from .updates import Updates
@@ -282,7 +282,7 @@ class DataParallel:
             for s in tree.present(n, shards):
                 weights[s] += share(n, shards, s)
         weights = {s: w for s, w in weights.items() if w}
-        room = self.batches * MOST_MEANS
+        room = self.batches * MAX_MEANS
 
         def collect(shard: int, slot: Any) -> Sequence[float]:
             with self.randomness.shard(position, shard):
@@ -298,7 +298,7 @@ class DataParallel:
             counts = None
             if self._collects[trains]:
                 row = step(collect, False)
-                counts, stop = row[-2 - room : -2].reshape(self.batches, MOST_MEANS).copy(), stop or row[-1]
+                counts, stop = row[-2 - room : -2].reshape(self.batches, MAX_MEANS).copy(), stop or row[-1]
 
             def leaf(shard: int, slot: Any, counts: np.ndarray | None = counts) -> Sequence[float]:
                 self._slot = slot
@@ -508,7 +508,7 @@ def shard_scales(samples: int, shards: int, shard: int, counts: np.ndarray | Non
 
 def _padded(counts: Sequence[Sequence[float]], batches: int) -> list[float]:
     """The counts of each batch, in a fixed number of places."""
-    made = np.zeros((batches, MOST_MEANS))
+    made = np.zeros((batches, MAX_MEANS))
     for row, given in zip(made, counts):
         row[: len(given)] = given
     return [float(v) for v in made.reshape(-1)]

@@ -18,7 +18,7 @@ from ..graph.capture.function import function
 from ..graph.capture.tracing import CaptureError
 from ..tensor import Tensor
 
-MOST_BINDINGS = 64  # of weights and gradients: those are in one of two buffers, these in one of several slots
+MAX_BINDINGS = 64  # of weights and gradients: those are in one of two buffers, these in one of several slots
 
 
 class Program:
@@ -39,7 +39,7 @@ class Program:
         self._captured: Any = None
         if capture:
             captured = self._captured = function(fn)
-            captured.bindings, captured.notes_writes = MOST_BINDINGS, False
+            captured.bindings, captured.notes_writes = MAX_BINDINGS, False
         self._compiled: dict[Any, Bound | None] = {}  # by the signature of arguments
 
     def __call__(self, *args: Any) -> Any:

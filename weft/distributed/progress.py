@@ -25,7 +25,7 @@ PID, INCARNATION, BEAT, SEEN, SHARD_TIME, STEP_TIME, SHARDS_DONE, POSITION = ran
 SENT_BYTES, RECEIVED_BYTES = SHARD_TIME, STEP_TIME
 
 BOARD = "board"  # of a trainer; the steps of a loop by hand have a numbered board each
-MOST_BOARDS = 64
+MAX_BOARDS = 64
 TIMEOUT_SECONDS = 1.0
 
 
@@ -71,7 +71,7 @@ class Progress:
                 if found is not None:
                     self._boards, self._complete = [found], True
                     return
-            while len(self._boards) < MOST_BOARDS:
+            while len(self._boards) < MAX_BOARDS:
                 found = _request(connection, f"{len(self._boards)}-{BOARD}")
                 if found is None:
                     return

@@ -41,7 +41,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from .. import settings
 from .engine import GLANCE_SECONDS, EngineError, Task
-from .host import Ended, Event, Host, HostJoined, HostLost, Listens, Note, Place, Sampled, Told
+from .host import Ended, Event, Host, HostJoined, HostLost, Listens, Note, Place, Reported, Sampled
 from .processes import adopt_orphans, descendants, kill_all, start_time, wait_gone
 
 LOOPBACK = "127.0.0.2"  # Ray replaces 127.0.0.1 by the address of the machine, where others can reach it
@@ -61,9 +61,9 @@ UNAVAILABLE_SECONDS = 8.0  # how long an agent may be out of reach
 TEMPORARY = "WEFT_RAY_DIRECTORY"  # names a directory for the files of agents, which is removed with the cluster
 LEAVE_SECONDS = 0.2  # between an agent's last answer and its end
 ORPHANED_SECONDS = 60.0  # agents end when no driver calls them for this long
-MOST_AGENTS = 3  # that are started on one node
-MOST_OUTPUT = 16 << 20  # bytes of the tasks' output that are kept while no driver asks for them
-EVENTS: dict[str, Any] = {kind.__name__: kind for kind in (Ended, Listens, Note, Sampled, Told)}
+MAX_AGENTS = 3  # that are started on one node
+MAX_OUTPUT = 16 << 20  # bytes of the tasks' output that are kept while no driver asks for them
+EVENTS: dict[str, Any] = {kind.__name__: kind for kind in (Ended, Listens, Note, Sampled, Reported)}
 
 
 class Agent:
@@ -166,7 +166,7 @@ class Agent:
             with contextlib.suppress(BlockingIOError):
                 while data := os.read(reading, 1 << 16):
                     kept += data
-            del kept[: max(len(kept) - MOST_OUTPUT, 0)]
+            del kept[: max(len(kept) - MAX_OUTPUT, 0)]
 
     def _attend(self) -> None:
         """Keep tasks from waiting for a reader of their output; end when there is no driver, or no raylet, any more."""
@@ -333,7 +333,7 @@ class RayEngine:
         _within(lambda: _kill(remote.actor), 0.0)  # it may be alive but out of reach: its tasks end with it
         if remote.place is not None:
             self._events.append(HostLost(index, reason))
-        elif self._agents_on[remote.node] >= MOST_AGENTS:
+        elif self._agents_on[remote.node] >= MAX_AGENTS:
             self._events.append(Note(f"node {remote.node[:8]} is not used: its agent does not start: {reason}"))
 
     def _answered(self, index: int) -> None:
@@ -411,7 +411,7 @@ class RayEngine:
         for node in sorted(alive - used, key=lambda node: (node != mine, node)):  # the driver's machine is host 0
             if len(self._remotes) >= self._most:
                 return
-            if self._agents_on.get(node, 0) < MOST_AGENTS:
+            if self._agents_on.get(node, 0) < MAX_AGENTS:
                 self._agents_on[node] = self._agents_on.get(node, 0) + 1
                 self._start_agent(node)
 

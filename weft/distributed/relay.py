@@ -36,7 +36,7 @@ from .board import (
     BLOCK,
     HOLD,
     LEADING,
-    MOST_SHARDS,
+    MAX_SHARDS,
     NO_SLOT,
     PERMIT,
     RECEIVED_BYTES,
@@ -70,9 +70,9 @@ PATIENCE_SECONDS = 2.0
 """how long to wait for another host's shards, at least, before they are computed here"""
 SELDOM_SECONDS = 10.0
 """between two lines that say the same of strangers"""
-MOST_SAID = 1000
-MOST_PARTS = 64
-MOST_NAME = 256
+MAX_SAID = 1000
+MAX_PARTS = 64
+MAX_NAME = 256
 FILES = re.compile(r"decisions/\d{1,9}\.(json|safetensors)|metrics\.json|base-\d{1,2}(\.json|/[\w.-]{1,128})")
 """what hosts tell each other beside the state: paths in the directory of the run"""
 
@@ -109,7 +109,7 @@ class Relay:
         """Say what a stranger could make this process say again and again."""
         now = time.monotonic()
         with self._lock:
-            if now - self._said.get(text, -SELDOM_SECONDS) < SELDOM_SECONDS or len(self._said) >= MOST_SAID:
+            if now - self._said.get(text, -SELDOM_SECONDS) < SELDOM_SECONDS or len(self._said) >= MAX_SAID:
                 return
             self._said[text] = now
         self.say(text)
@@ -273,7 +273,7 @@ class Relay:
             self.recorder.flush()
 
     def _find_parts(self) -> None:
-        while len(self.parts) < MOST_PARTS:
+        while len(self.parts) < MAX_PARTS:
             number = len(self.parts)
             names = ("", "0-") if number == 0 else (f"{number}-",)
             for prefix in names:
@@ -606,7 +606,7 @@ class Relay:
             peer.heard = time.monotonic()
 
     def _on_ping(self, peer: Peer, frame: Frame) -> None:
-        if frame.nbytes or frame.part >= MOST_PARTS:
+        if frame.nbytes or frame.part >= MAX_PARTS:
             raise WireError("a malformed ping")
         standing = peer.of(frame.part)
         standing.version, standing.warm = frame.step - 1, bool(frame.a)
@@ -632,9 +632,9 @@ class Relay:
         shards = part.board.shape.shards
         log = part.log(width if 3 <= width <= 1 << 16 else 0)
         expected = count * (1 + width) * 8 + part.slot_bytes * trains + 1
-        if not 0 < count <= shards <= MOST_SHARDS or log is None or width != log.width or frame.nbytes != expected:
+        if not 0 < count <= shards <= MAX_SHARDS or log is None or width != log.width or frame.nbytes != expected:
             raise WireError(f"a partial sum of {frame.nbytes} bytes; expected {expected}")
-        if level > MOST_SHARDS.bit_length() or position >= shards:
+        if level > MAX_SHARDS.bit_length() or position >= shards:
             raise WireError("a partial sum that is not in the tree")
         peer.of(part.number).version = max(peer.of(part.number).version, step - 1)
         rows = np.empty((count, 1 + width))
@@ -685,7 +685,7 @@ class Relay:
         self.say(f"took over the state of host {peer.host} after step {version}")
 
     def _on_file(self, peer: Peer, frame: Frame) -> None:
-        if frame.a > MOST_NAME or frame.nbytes != frame.a + frame.b:
+        if frame.a > MAX_NAME or frame.nbytes != frame.a + frame.b:
             raise WireError("a malformed file")
         text = bytearray(frame.a)
         peer.connection.read(text)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-MOST_ROUNDS = 4  # rows that occur more often are added up one by one
+MAX_ROUNDS = 4  # rows that occur more often are added up one by one
 
 Rows = tuple[np.ndarray, np.ndarray]
 """(indices, values): indices rise, and values[k] is the gradient of row indices[k]"""
@@ -31,7 +31,7 @@ def coalesce(indices: np.ndarray, values: np.ndarray) -> Rows:
         return ordered, values[order]
     times = np.diff(starts, append=len(ordered))
     most = int(times.max())
-    if most > MOST_ROUNDS:
+    if most > MAX_ROUNDS:
         return ordered[starts], np.add.reduceat(values[order], starts, axis=0)
     found = values[order[starts]]
     for k in range(1, most):  # the second occurrence of each row, the third …

@@ -32,7 +32,7 @@ from ..ops.array.elementwise import astype, where
 from ..ops.array.shaping import broadcast_to, stack
 from ..tensor import Tensor, wrap
 
-MOST_MEANS = 8
+MAX_MEANS = 8
 """means with a count of their own in one batch"""
 
 WEIGHT, VOID, COUNTS = 0, 1, 2  # of the report of a shard
@@ -101,9 +101,9 @@ class LogicalShard:
 
     def mean(self, total: Tensor, count: Tensor) -> Tensor:
         number, count = len(self._means), count.detach()
-        if number >= MOST_MEANS:
+        if number >= MAX_MEANS:
             raise RuntimeError(
-                f"distributed: a step has more than {MOST_MEANS} mean losses with ignored or weighted elements. Use "
+                f"distributed: a step has more than {MAX_MEANS} mean losses with ignored or weighted elements. Use "
                 "reduction='sum' for some of them and divide by a number that does not depend on the data."
             )
         if self._known > number:
@@ -191,4 +191,4 @@ def weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
     return shards.mean((values * weights).sum(), weights.sum())
 
 
-__all__ = ["MOST_MEANS", "LogicalShard", "Report", "scales", "weighted_mean"]
+__all__ = ["MAX_MEANS", "LogicalShard", "Report", "scales", "weighted_mean"]

@@ -138,7 +138,7 @@ class Shelf:
         self.small.add("updates", np.int64, 1)
         for i, family in enumerate(self.families):
             if family.rows is not None:  # see `updates`: two words per slice, and its rows
-                self.small.add(("changed", i), np.int64, family.rows.rows + 2 * MOST_ROW_SLICES)
+                self.small.add(("changed", i), np.int64, family.rows.rows + 2 * MAX_ROW_SLICES)
         self.buffers.lay_out(self.small, self.slot, self.averages)
         self.shared = Flat()
         for name, tensor in self.extra:
@@ -386,7 +386,7 @@ def _count_together(optimizer: Any) -> None:
             state["step"] = counter
 
 
-MOST_ROW_SLICES = 64
+MAX_ROW_SLICES = 64
 
 
 def _cut(families: list[Family], pieces: int) -> Iterator[Slice]:
@@ -399,7 +399,7 @@ def _cut(families: list[Family], pieces: int) -> Iterator[Slice]:
         count = max(1, round(family.length / most))
         if family.rows is not None:
             rows, width = family.rows.rows, family.rows.width
-            size = -(-rows // min(count, MOST_ROW_SLICES)) * width
+            size = -(-rows // min(count, MAX_ROW_SLICES)) * width
             length = rows * width
         else:
             size = round_up(-(-family.length // count), family.params[0].dtype.itemsize)

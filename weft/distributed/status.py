@@ -22,22 +22,22 @@ from typing import TYPE_CHECKING, Any
 from .. import __version__
 from . import trace
 from .events import LOG, TOLD, EventLog, History, read, say
-from .host import Ended, Event, HostJoined, HostLost, Sampled, Told
+from .host import Ended, Event, HostJoined, HostLost, Reported, Sampled
 from .processes import FROZEN_SECONDS, signal_name, start_time
-from .stragglers import EVERY, LEAST_SHARDS, Stragglers, describe
+from .stragglers import EVERY, MIN_SHARDS, Stragglers, describe
 from .supervisor import KEEPER, RELAY, WORKER, Stop, number, role
 
 if TYPE_CHECKING:
-    from .driver import Plan
+    from .driver import RunSpec
     from .engine import Engine
 
-STATUS, PLAN = "status.json", "plan.json"
+STATUS, SPEC = "status.json", "spec.json"
 RESTARTS = "restarts"  # a file on each host: how often tasks were started again
 PREFIX = "weft-run-"  # of the names of directories of runs
 SCHEMA = 1
 WRITE_SECONDS = 1.0
 WINDOW_SECONDS = 10.0  # over which the rate of steps is averaged
-MOST_RATE_SECONDS = 60.0  # between two events about the rate; after a minute they become rarer
+MAX_RATE_SECONDS = 60.0  # between two events about the rate; after a minute they become rarer
 STALE_SECONDS = 5.0  # after which a status is not that of now
 
 
@@ -46,13 +46,13 @@ class Watch:
 
     Args:
         directory: of the run.
-        plan: what the user asked for.
+        spec: what the user asked for.
         engine: what the tasks run on.
     """
 
-    def __init__(self, directory: str, plan: Plan, engine: Engine) -> None:
-        self._directory, self._plan, self._engine = directory, plan, engine
-        self.log, self.history = EventLog(directory, plan.events), History()
+    def __init__(self, directory: str, spec: RunSpec, engine: Engine) -> None:
+        self._directory, self._spec, self._engine = directory, spec, engine
+        self.log, self.history = EventLog(directory, spec.events), History()
         for event in self.log.past:
             self.history.add(event)
         self._samples: dict[int, Sampled] = {}
@@ -65,16 +65,16 @@ class Watch:
         self._rate_from: tuple[float, int, int] | None = None
         self._restarts = -1
         self._stopping = 0
-        self._traced = plan.trace is None
+        self._traced = spec.trace is None
         self._begin()
 
     def _begin(self) -> None:
-        plan = self._plan
+        spec = self._spec
         if not self.log.past:
             self._write(
-                "start", "driver", run=os.path.basename(self._directory), arguments=plan.arguments,
-                workers=[plan.least, plan.most], hosts=plan.hosts, shards=plan.shards, threads=plan.threads,
-                engine=plan.engine, version=__version__, python=sys.version.split()[0],
+                "start", "driver", run=os.path.basename(self._directory), arguments=spec.arguments,
+                workers=[spec.min_workers, spec.max_workers], hosts=spec.hosts, shards=spec.shards, threads=spec.threads,
+                engine=spec.engine, version=__version__, python=sys.version.split()[0],
             )  # fmt: skip
         else:
             before = self.history.tasks.get("driver", {})
@@ -113,7 +113,7 @@ class Watch:
         """An event of the engine."""
         if isinstance(event, Sampled):
             self._sampled(event)
-        elif isinstance(event, Told):
+        elif isinstance(event, Reported):
             for told in self.log.repeat(event.text):
                 self._told(told)
         elif isinstance(event, Ended):
@@ -178,7 +178,7 @@ class Watch:
         self._checked = self.step
         seconds = {}
         for host, sample in self._samples.items():
-            own = [f["seconds_per_shard"] for f in self._figures(sample).values() if f["shards"] >= LEAST_SHARDS]
+            own = [f["seconds_per_shard"] for f in self._figures(sample).values() if f["shards"] >= MIN_SHARDS]
             if own and min(own) > 0:
                 seconds[host] = statistics.median(own)
         for verdict in self._hosts.check(seconds):
@@ -216,7 +216,7 @@ class Watch:
         if self._rate_from is None:
             self._rate_from = latest if self.step else None
             return
-        interval = min(max((now - self._begun) / 60.0, WRITE_SECONDS), MOST_RATE_SECONDS)
+        interval = min(max((now - self._begun) / 60.0, WRITE_SECONDS), MAX_RATE_SECONDS)
         since, step, moved = self._rate_from
         if self.step == step or now - since < interval and not now_or_never:
             return
@@ -243,14 +243,14 @@ class Watch:
             self._restarts = self.history.restarts
             for host in self._engine.places():
                 self._engine.write(host, RESTARTS, str(self._restarts).encode())
-        last = None if self._plan.trace_steps is None else self._plan.trace_steps[1]
+        last = None if self._spec.trace_steps is None else self._spec.trace_steps[1]
         steps = [board["step"] for sample in self._samples.values() for board in sample.boards]
         if last is not None and not self._traced and steps and min(steps) > last + 1:
             self._write_trace()
 
     def _write_trace(self) -> None:
         """Put the spans of all tasks into one file."""
-        self._traced, path = True, self._plan.trace
+        self._traced, path = True, self._spec.trace
         assert path is not None
         made = trace.merge(trace.collect(self._engine, self.history.tasks))
         try:
@@ -367,8 +367,8 @@ class Found:
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
-        self.plan: dict[str, Any] = _load(os.path.join(directory, PLAN)) or {}
-        command = self.plan.get("command") or [0, 0]
+        self.spec: dict[str, Any] = _load(os.path.join(directory, SPEC)) or {}
+        command = self.spec.get("command") or [0, 0]
         self.command = int(command[0])
         self.alive = bool(self.command) and start_time(self.command) == command[1]
         """whether the command that started it runs; else the directory is stale"""
@@ -378,13 +378,13 @@ class Found:
         return os.path.basename(self.directory)
 
     def status(self) -> dict[str, Any]:
-        """The latest status; what the plan says if there is none yet."""
+        """The latest status; what the spec says if there is none yet."""
         found = _load(os.path.join(self.directory, STATUS))
         if found is None:
             found = {
                 **describe_history(History()), "run": self.name, "directory": self.directory, "state": "starting",
-                "arguments": self.plan.get("arguments", []), "engine": self.plan.get("engine"), "shards": self.plan.get("shards"),
-                "workers": [self.plan.get("least"), self.plan.get("most")], "time": time.time(),
+                "arguments": self.spec.get("arguments", []), "engine": self.spec.get("engine"), "shards": self.spec.get("shards"),
+                "workers": [self.spec.get("min_workers"), self.spec.get("max_workers")], "time": time.time(),
             }  # fmt: skip
         found["command"] = self.command
         if not self.alive:

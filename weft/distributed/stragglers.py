@@ -23,7 +23,7 @@ EVERY = 4  # steps between two checks
 FACTOR = 1.5  # times the median of the others
 RECOVERED = 1.2
 CHANGED = 1.5
-LEAST_SHARDS = 3  # before the durations of a worker count: the first one compiles
+MIN_SHARDS = 3  # before the durations of a worker count: the first one compiles
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +80,7 @@ def durations(board: Board) -> dict[int, float]:
     rows = board.members
     return {
         int(row[PID]) >> 32: int(row[SHARD_TIME]) / 1e9
-        for row in rows[(rows[:, PID] != 0) & (rows[:, SHARDS_DONE] >= LEAST_SHARDS)]
+        for row in rows[(rows[:, PID] != 0) & (rows[:, SHARDS_DONE] >= MIN_SHARDS)]
         if row[SHARD_TIME]
     }
 

@@ -16,9 +16,9 @@ from typing import Any
 
 from .keeper import ISOLATED, LOST
 
-MOST_FUTILE = 3  # deaths of one worker without progress before the run is given up
-MOST_KILLED = 10  # by SIGKILL, which comes from outside; the program itself may be the reason, if memory is short
-MOST_FUTILE_SERVICE = 20  # of a keeper or relay: they start in no time and may die often before the first step
+MAX_FUTILE = 3  # deaths of one worker without progress before the run is given up
+MAX_KILLED = 10  # by SIGKILL, which comes from outside; the program itself may be the reason, if memory is short
+MAX_FUTILE_SERVICE = 20  # of a keeper or relay: they start in no time and may die often before the first step
 KEEPER, RELAY, WORKER = "keeper", "relay", "worker"
 
 
@@ -71,12 +71,12 @@ class Supervisor:
     """The state of a run's hosts and tasks.
 
     Args:
-        least, most: how many workers there may be.
+        min_workers, max_workers: how many workers there may be.
         hosts: how many hosts there may be.
     """
 
-    def __init__(self, least: int, most: int, hosts: int = 1) -> None:
-        self.least, self.most, self.several = least, most, hosts > 1
+    def __init__(self, min_workers: int, max_workers: int, hosts: int = 1) -> None:
+        self.min_workers, self.max_workers, self.several = min_workers, max_workers, hosts > 1
         self.room: dict[int, int] = {}  # host -> how many workers it has processors for
         self.workers: dict[str, int] = {}  # those that should run, or have finished -> host
         self.services: dict[str, int] = {}  # keepers and relays that should run -> host
@@ -95,7 +95,7 @@ class Supervisor:
     @classmethod
     def load(cls, state: dict[str, Any]) -> Supervisor:
         """The supervisor that `dump` described."""
-        made = cls(state["least"], state["most"])
+        made = cls(state["min_workers"], state["max_workers"])
         for name, old in vars(made).items():
             value = state[name]
             if isinstance(old, set):
@@ -115,7 +115,7 @@ class Supervisor:
     def target(self) -> int:
         """How many workers there should be."""
         count = sum(self.room.values()) if self.wanted is None else self.wanted
-        return min(max(count, self.least), self.most)
+        return min(max(count, self.min_workers), self.max_workers)
 
     # Events ---------------------------------------------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ class Supervisor:
         if status > 0:
             return self._stop(Stop(status, f"{name} ended with status {status}"))
         count = self._count_death(name, version)
-        if count > (MOST_KILLED if status == -signal.SIGKILL else MOST_FUTILE):
+        if count > (MAX_KILLED if status == -signal.SIGKILL else MAX_FUTILE):
             return self._stop(Stop(1, f"{name} was killed by signal {-status} {count} times without a step in between"))
         self.restarts += 1
         return [Start(name, self.workers[name])]
@@ -225,14 +225,14 @@ class Supervisor:
         if status == LOST and role(name) == RELAY:
             return self._stop(Stop(1, "no host has the run's memory", restart=not self.stopping))
         if status in (LOST, ISOLATED):
-            if len(self.room) < 2 or count > MOST_FUTILE or self._ending:
+            if len(self.room) < 2 or count > MAX_FUTILE or self._ending:
                 reason = {
                     LOST: "the run's memory is lost: the keeper and all workers died",
                     ISOLATED: f"host {host} does not reach any other host",
                 }[status]
                 return self._stop(Stop(1, reason, restart=not self.stopping))
             return [Reset(host), *self._start_services(host), *[Start(worker, host) for worker in mine]]
-        if count > MOST_FUTILE_SERVICE:
+        if count > MAX_FUTILE_SERVICE:
             return self._stop(Stop(1, f"{name} ended {count} times without a step in between, last with {status}"))
         self.restarts += 1
         return [Start(name, host)]

@@ -56,7 +56,7 @@ GLANCE_SECONDS = 0.0005  # and before it looks for shards that are left
 BEAT_SECONDS = 0.2
 BACKUP_AFTER = 1.0  # times the usual duration of a shard, after the own ones, before a copy of another's is started
 SLOW = 1.5  # times as long as the own ones: the shards of such a member are copied without waiting
-LEAST_PATIENCE = 0.005
+MIN_PATIENCE = 0.005
 
 Leaf = Callable[[int, Any], Sequence[float]]
 """computes shard number s; for training it leaves gradients in the slot given. Returns the shard's statistics: the weight of its
@@ -286,14 +286,14 @@ class Team:
     @property
     def patience(self) -> float:
         """Seconds after which a shard that another member computes is computed here too."""
-        return max(BACKUP_AFTER * self.figures.shard_seconds, LEAST_PATIENCE)
+        return max(BACKUP_AFTER * self.figures.shard_seconds, MIN_PATIENCE)
 
     def patience_with(self, member: int) -> float:
         """As `patience`, for the shards of one member: there is none with a straggler, whose shard would end later than a copy
         that is begun now. The members take their turns, so that not all make a copy at once."""
         own, row, live = self.figures.shard_seconds, member & 0xFF, self.peers.live()
         usual = int(self.board.members[row, SHARD_TIME]) / 1e9
-        first = LEAST_PATIENCE if usual > SLOW * own else self.patience
+        first = MIN_PATIENCE if usual > SLOW * own else self.patience
         if row not in live or self.row not in live:
             return first
         turn = (live.index(self.row) - live.index(row)) % len(live) - 1

@@ -128,10 +128,10 @@ def traced(step: type) -> Any:
             if shards:
                 self._span("seal", start, shards=shards)
 
-        def _await(self, kind: str, count: int) -> bool:
+        def _await(self, *what: Any) -> bool:
             start = now()
-            ready: bool = super()._await(kind, count)
-            self._span("wait", start, kind=kind)
+            ready: bool = super()._await(*what)
+            self._span("wait", start, kind=what[0])
             return ready
 
         def _all_units(self, kind: str, count: int, compute: Callable[[int], None]) -> bool:

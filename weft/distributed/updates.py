@@ -29,8 +29,8 @@ from .failpoints import reach
 from .rows import Rows
 from .shelf import AVERAGE, PRESENT, Family, Shelf, Slice
 
-MOST_BOUND = 256  # updates that are ready to run
-MOST_SHAPES = 6  # of plans that get programs of their own; others are summed first, which takes one more pass
+MAX_BOUND = 256  # updates that are ready to run
+MAX_SHAPES = 6  # of plans that get programs of their own; others are summed first, which takes one more pass
 MIN_BUCKET = 64  # rows: programs are made for powers of two
 
 Slots = dict[tuple[int, int], dict[Any, np.ndarray]]
@@ -114,7 +114,7 @@ class Updates:
         else:
             found = self._update_range(part, places, plan, scale, before, after)
             if self._uniform and found is not None:
-                if len(self._bound) >= MOST_BOUND:
+                if len(self._bound) >= MAX_BOUND:
                     self._bound.clear()
                 self._bound[index, new, self._slots] = found
 
@@ -267,7 +267,7 @@ class Updates:
         """The partial sums of a plan, and its shape. A plan of an unusual shape, as after a death, is carried out here."""
         shape, roots = skeleton(plan), [arrays[node] for node in nodes_of(plan)]
         if shape not in self._shapes:
-            if len(self._shapes) >= MOST_SHAPES:
+            if len(self._shapes) >= MAX_SHAPES:
                 return None, [summed(shape, iter(roots))]
             self._shapes.add(shape)
         return shape, roots
