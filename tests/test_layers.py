@@ -26,7 +26,7 @@ LAYERS: list[set[str]] = [
     {"models"},
     {"distributed"},
     {"utils"},
-    {"nn", "optim", "data", "transforms", "distributions", "func", "testing"},
+    {"nn", "einops", "optim", "data", "transforms", "distributions", "func", "testing"},
     {"io"},
     {"weft", "api"},  # the namespace `import weft as wf`
     # what users call to capture or declare, and then run: it sends a graph through everything below
@@ -68,11 +68,12 @@ LAYERS: list[set[str]] = [
         "printing",
         "multiprocessing",
         "waterfall",
+        "arrow",
         "svg",
         "tree",
     },
     {"runtime"},  # threads, memory, devices: what the machine offers
-    {"settings"},
+    {"settings", "importing"},
 ]
 
 UPWARD: dict[tuple[str, str], str] = {
@@ -96,6 +97,7 @@ ONLY_IN: dict[str, str] = {
 }
 FORBIDDEN = {"torch", "torchvision", "jax", "jaxlib", "tensorflow", "keras", "paddle", "mxnet", "mlx"}
 
+    "einops": "weft/einops",
 
 class Import(NamedTuple):
     file: str

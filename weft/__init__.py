@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any as _Any
 
 from . import api as _api
+from .importing import after_import as _after_import
 
 __version__ = "0.2.0"
 __array_api_version__ = "2025.12"
@@ -24,3 +25,6 @@ def __getattr__(name: str) -> _Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *_api.LAZY})
+
+
+_after_import("einops", "weft.einops", "register")  # so that einops takes tensors

@@ -403,6 +403,20 @@ class Tensor(TensorMethods):
         return (1, 0)
 
     def __bool__(self) -> bool:
+    def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
+        """The capsules of the Arrow C data interface, for `pa.array(t)` and `pl.Series(t)`; see `weft.arrow`."""
+        from .arrow import export
+
+        return export(self._values("conversion to Arrow"))
+
+    def __buffer__(self, flags: int) -> memoryview:
+        """The buffer protocol, `memoryview(t)`, of Python 3.12 and later; before, write `memoryview(t.numpy())`."""
+        array = self._values("memoryview")
+        if flags & 1 and not array.flags.writeable:  # PyBUF_WRITABLE
+            raise BufferError("memoryview: the tensor is read-only. Export `x.clone()`.")
+        buffer: Any = array  # NumPy's stubs declare the buffer protocol for Python 3.12 only
+        return memoryview(buffer)
+
         data = self._data
         if type(data) is not ndarray:
             return data.truth(self)
