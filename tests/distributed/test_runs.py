@@ -8,10 +8,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from weft.distributed import failpoints
 from weft.distributed.launch import Run
+from weft.io import latest
+from weft.io.checkpoint import list_records
 
 from .launched import PROGRAMS, SECONDS, TIMEOUT, Launched, disturb, in_session, result, send
 
@@ -127,3 +131,62 @@ def test_the_plan_of_a_run_is_private() -> None:
         assert os.stat(run.directory).st_mode & 0o077 == 0
     finally:
         run.close()
+
+
+BRANCHING = """
+import os, signal, sys
+from pathlib import Path
+import numpy as np
+import weft as wf
+from weft import data, nn, optim
+
+directory, resume, deaths = sys.argv[1], sys.argv[2] or None, [int(step) for step in sys.argv[3:]]
+
+class Dies(wf.train.Callback):
+    scope = "everywhere"
+
+    def on_step_end(self, trainer, logs):
+        sharded = trainer._sharded
+        if sharded.is_lead and not sharded.replaying and trainer.step in deaths:
+            try:
+                os.close(os.open(f"{directory}.died-{trainer.step}", os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                return
+            os.kill(os.getpid(), signal.SIGKILL)
+
+wf.manual_seed(1)
+model = nn.Linear(3, 2)
+trainer = wf.Trainer(
+    model, optim.SGD(model.parameters(), lr=0.1), nn.MSELoss(), checkpoint_dir=directory, checkpoint_every=2, keep=9,
+    resume=resume, progress=False, callbacks=[Dies()],
+)
+x = np.random.default_rng(0).normal(size=(32, 3)).astype(np.float32)
+trainer.fit(data.DataLoader(data.TensorDataset(x, x[:, :2]), 8), epochs=3)
+print("RESULT", float(model.weight.sum()))
+"""
+
+
+@pytest.mark.timeout(TIMEOUT, method="signal")
+def test_a_run_that_goes_back_is_one_branch_whatever_dies(tmp_path: Path) -> None:
+    script, directory = tmp_path / "script.py", tmp_path / "run"
+    script.write_text(BRANCHING)
+
+    def run(*words: Any, **given: Any) -> tuple[str, str]:
+        status, out, err = Launched(2, str(directory), *map(str, words), script=str(script), **given).wait()
+        assert status == 0, f"{out}\n{err}"
+        return next(line for line in out.splitlines() if line.startswith("RESULT")), err
+
+    # Without `resume`: the run is lost in an update and goes on from its own checkpoints instead of refusing them.
+    marker = tmp_path / "torn"
+    first, said = run("", memory="lean", environment={failpoints.VARIABLE: f"update begun:9:{marker}"})
+    assert marker.exists() and "the run starts again from its last checkpoint" in said
+    there = list_records(directory)
+    assert [r.step for r in there][-1] == 12 and {r.branch for r in there} == {0}
+    # The lead dies before the first checkpoint of the branch, and after it.
+    older = next(r.path for r in there if r.step == 6)
+    second, _ = run(older, 7, 11)
+    assert second == first and all(Path(f"{directory}.died-{step}").exists() for step in (7, 11))
+    own = [r for r in list_records(directory) if r.branch != 0]
+    assert {r.branch for r in own} == {1} and {8, 12} <= {r.step for r in own}  # 10 may die with the lead
+    found = latest(directory)
+    assert found is not None and found.step == 12 and found.path in {r.path for r in own}

@@ -35,6 +35,7 @@ class Context:
         memory: "full" keeps the state twice, "lean" once: then a worker that dies while it updates the weights costs a restart
             from the last checkpoint.
         trace: the first and the last step whose spans are recorded; None if none are.
+        run: what tells the run from others, also after it was lost and started again; "" if nothing does.
     """
 
     directory: str
@@ -53,6 +54,7 @@ class Context:
     check_every: int = 0
     memory: str = "full"
     trace: tuple[int, int] | None = None
+    run: str = ""
 
     @property
     def socket(self) -> str:

@@ -9,6 +9,7 @@ driver continues.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 import select
@@ -256,7 +257,7 @@ class Driver:
             place.directory, spec.shards, spec.max_workers, place.lifeline, seed=spec.seed, results=spec.results, fit=spec.fit,
             host=host, hosts=spec.hosts, joins=self._joins(host), address=place.address, trace=spec.trace_steps,
             workers=spec.max_workers if spec.min_workers == spec.max_workers else 0, check_every=spec.check_every,
-            memory=spec.memory,
+            memory=spec.memory, run=hashlib.sha256(spec.token.encode()).hexdigest()[:16],
         )  # fmt: skip
         variables = environment(context, spec.threads, number(action.name))
         if spec.hosts > 1:

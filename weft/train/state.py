@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,8 @@ import numpy as np
 import weft as wf
 
 from ..compiler import tuning
-from ..io import Checkpoint, CheckpointError
+from ..distributed import context
+from ..io import Checkpoint, CheckpointError, latest
 from ..runtime import threads
 
 if TYPE_CHECKING:
@@ -55,10 +57,25 @@ def facts(trainer: Trainer) -> dict[str, Any]:
     }
     if trainer.shards is not None:
         found["shards"] = trainer.shards
+    run = context.current()
+    if run is not None and run.run:
+        found["run"] = run.run
     made_by = getattr(trainer.model, "made_by", None)
     if made_by is not None:
         found["model"] = made_by
     return {**found, **trainer.facts}
+
+
+def checkpoint_of_this_run(directory: str | os.PathLike[str]) -> Checkpoint | None:
+    """The newest checkpoint in `directory` if this run wrote it, before it was lost and started again; else None."""
+    run = context.current()
+    if run is None or not run.run:
+        return None
+    try:
+        found = latest(directory)
+    except CheckpointError:  # an earlier run began a branch and wrote nothing
+        return None
+    return found if found is not None and found.facts.get("run") == run.run else None
 
 
 def restore(trainer: Trainer, checkpoint: Checkpoint, train_loader: Any, val_loader: Any) -> None:

@@ -71,6 +71,7 @@ class Trainer:
         shards: with workers, into how many shards a batch is cut; part of the numerical definition of the run.
         memory: with workers, "full" or "lean": keep the weights and optimiser state once instead of twice. A worker that dies
             while it updates them then costs a restart from the last checkpoint.
+        strategy: `wf.distributed.ParameterServer(…)`: train with the weights on servers.
 
     >>> x = np.random.default_rng(0).normal(size=(64, 2)).astype(np.float32)
     >>> model = nn.Linear(2, 1)
@@ -108,6 +109,7 @@ class Trainer:
         workers: int | None = None,
         shards: int = 8,
         memory: str = "full",
+        strategy: Any = None,
     ) -> None:
         _check_count("grad_accumulation", grad_accumulation)
         if checkpoint_every is not None:
@@ -138,7 +140,7 @@ class Trainer:
         self.monitor, self.mode = monitor, mode
         self.stop_on_nan = stop_on_nan
         self.facts = dict(facts or {})
-        self.workers, self.memory = workers, memory
+        self.workers, self.memory, self.strategy = workers, memory, strategy
         run = context.current()
         self.shards: int | None = run.shards if run is not None else shards if workers is not None else None
         """the logical shards of a batch in a distributed run; None in an ordinary one"""
@@ -255,11 +257,19 @@ class Trainer:
 
             if script_runs.done_elsewhere(self):
                 return self.history
+        if self.strategy is not None:
+            from . import served
+
+            served.check(self)
+            if self.strategy.is_worker():
+                served.work(self, train_loader)
         if self.grad_accumulation > 1:
             self._steps.prepare_accumulation()
         try:
             self._open_checkpoints(train_loader, val_loader)
             self._enter_run()
+            if self.strategy is not None:
+                self.strategy.begin(self.model, self.optimizer, train_loader, self.epoch)
             self._notify("on_fit_start")
             with self._interrupt:
                 while self.epoch < epochs and self.stopped is None:
@@ -273,6 +283,8 @@ class Trainer:
             try:
                 self._notify("on_fit_end")
             finally:
+                if self.strategy is not None:
+                    self.strategy.end()
                 self._leave_run()
                 if self._manager is not None:
                     self._manager.close()
@@ -334,6 +346,10 @@ class Trainer:
             raise self._interrupt.error() from error
 
     def _train_epoch(self, loader: Any, val_loader: Any, epochs: int) -> int:
+        if self.strategy is not None:
+            from . import served
+
+            return 0 if self.trained else served.train_epoch(self, loader, epochs)
         total = _length(loader)
         self.progress.start_epoch(self.epoch + 1, epochs, total, self.batches)
         started = time.perf_counter() - self.seconds
@@ -515,7 +531,7 @@ class Trainer:
         else:
             from .sharded import base_checkpoint
 
-            found = base_checkpoint(run, lambda: watching.resumed(self._found_checkpoint()))
+            found = base_checkpoint(run, lambda: watching.resumed(self._checkpoint_of_run()))
         if found is not None:
             state.restore(self, found, train_loader, val_loader)
             if run is None:
@@ -546,6 +562,19 @@ class Trainer:
             )
         return None
 
+    def _checkpoint_of_run(self) -> Checkpoint | None:
+        """The checkpoint that a distributed run begins with, or begins again with after it was lost. Called once for all workers:
+        a branch is noted in the directory, so every later lead continues it, whoever writes its first checkpoint."""
+        if self.resume != "auto" and self.checkpoint_dir is not None:
+            own = state.checkpoint_of_this_run(self.checkpoint_dir)
+            if own is not None:
+                return own
+        found = self._found_checkpoint()
+        if found is not None and self.resume != "auto" and self.checkpoint_dir is not None:
+            with CheckpointManager(self.checkpoint_dir) as manager:
+                self._say_abandoned(manager.branch_from(found))
+        return found
+
     def _say_abandoned(self, paths: list[Path]) -> None:
         if not paths:
             return
@@ -573,8 +602,6 @@ class Trainer:
             self._open_manager()
             manager = self._manager
             assert manager is not None
-            if self.resume not in (None, "auto"):
-                self._say_abandoned(manager.branch_from(open_checkpoint(str(self.resume))))
         parts = state.collect(self, train_loader, val_loader)
         manager.save(self.step, parts, scores, state.facts(self))
 
