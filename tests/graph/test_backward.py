@@ -195,3 +195,18 @@ def test_memory_that_a_captured_function_no_longer_writes_is_not_taken_for_writt
     double()
     with pytest.raises(RuntimeError, match="overwritten in place by double"):
         loss.backward()
+
+
+def test_values_are_observed_once_in_the_pass_that_computes_them(capsys):
+    @wf.function
+    def fn(x):
+        y = x * x
+        wf.debug.print("forward {}", y)
+        y.register_hook(lambda g: wf.debug.print("backward {}", g))
+        return y.sum()
+
+    x = wf.ones(1, requires_grad=True)
+    fn(x).backward()
+    assert capsys.readouterr().out.split() == ["forward", "tensor([1.])", "backward", "tensor([1.])"]
+    fn(x)
+    assert capsys.readouterr().out.split() == ["forward", "tensor([1.])"]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import weft as wf
+from tests.each import each
 
 
 def _matrix(*shape, seed=0):
@@ -160,3 +161,56 @@ def test_exponentials_of_matrices_of_any_size(size):
 def test_the_exponential_of_a_matrix_has_every_derivative():
     x = wf.tensor([[0.5, -0.2], [0.3, 0.1]], dtype=wf.float64, requires_grad=True)
     assert wf.gradcheck(wf.linalg.matrix_exp, x) and wf.gradgradcheck(wf.linalg.matrix_exp, x)
+
+
+def _third_powers(vectors):
+    return (wf.abs(vectors) ** 3).sum()
+
+
+def test_losses_that_depend_on_the_phases_of_complex_vectors_have_no_gradient():
+    """As in PyTorch: the phases are LAPACK's choice, so such a gradient would mean nothing."""
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=(2, 3, 3)) + 1j * rng.normal(size=(2, 3, 3))
+    h = a + np.conj(np.swapaxes(a, -1, -2))
+    linalg = wf.linalg
+    refused = {
+        "eigh": (lambda x: linalg.eigh(x)[1].real.sum(), h),
+        "svd": (lambda x: linalg.svd(x)[0].real.sum(), a),
+        "svd, thin": (lambda x: linalg.svd(x, full_matrices=False)[2].imag.sum(), a[:, :2]),
+        "eig": (lambda x: linalg.eig(x)[1].real.sum(), a),
+        "eig of a real matrix": (lambda x: linalg.eig(x)[1].real.sum(), np.array([[0.0, -1.0], [1.0, 0.5]])),
+    }
+    allowed = {
+        "eigh": (lambda x: _third_powers(linalg.eigh(x)[1]), h),
+        "eigh of a real matrix": (lambda x: linalg.eigh(x)[1].sum(), h.real),
+        "large": (lambda x: 1e6 * _third_powers(linalg.eigh(x)[1]), h.astype(np.complex64)),
+        "svd": (lambda x: _third_powers(linalg.svd(x)[0]), a),
+        "large svd": (lambda x: 1e6 * wf.matmul(*linalg.svd(x)[::2]).real.sum(), a.astype(np.complex64)),
+        "svd, both vectors": (lambda x: wf.matmul(*linalg.svd(x)[::2]).real.sum(), a),
+        "eig": (lambda x: _third_powers(linalg.eig(x)[1]), a),
+        "values": (lambda x: linalg.svd(x)[1].sum() + wf.abs(linalg.eig(x)[0]).sum(), a),
+    }
+
+    def by_backward(fn, matrix):
+        x = wf.asarray(matrix).requires_grad_()
+        fn(x).backward()
+        return x.grad.numpy()
+
+    ways = [
+        by_backward,
+        lambda loss, matrix: by_backward(wf.function(loss), matrix),
+        lambda loss, matrix: wf.function(wf.grad_fn(loss))(wf.asarray(matrix)).numpy(),
+    ]
+
+    def check_refused(loss, matrix):
+        for way in ways:
+            with pytest.raises(ValueError, match=r"^backward of (eigh|svd|eig): .* known up to a factor exp\(iφ\)"):
+                way(loss, matrix)
+
+    def check_allowed(loss, matrix):
+        first, *others = [way(loss, matrix) for way in ways]
+        for other in others:
+            np.testing.assert_allclose(other, first, rtol=1e-3 if first.dtype == np.complex64 else 1e-9, atol=1e-9)
+
+    each(check_refused, refused)
+    each(check_allowed, allowed)

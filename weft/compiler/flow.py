@@ -95,10 +95,12 @@ def filled_with(value: Any) -> Any:
 Rule = Callable[[Flow, Node, tuple[Any, ...]], Sequence[Value] | None]
 
 
-def from_graph(graph: Graph, inputs: Sequence[Value], outputs: Sequence[Value]) -> Flow:
-    """A Flow with the nodes that `outputs` need."""
+def from_graph(
+    graph: Graph, inputs: Sequence[Value], outputs: Sequence[Value], observed: Callable[[Node], bool] | None = None
+) -> Flow:
+    """A Flow with the nodes that `outputs` need, and with the checks and prints for which `observed` holds; by default, all."""
     flow = Flow(graph.name)
-    _copy(flow, graph, inputs, outputs, None)
+    _copy(flow, graph, inputs, outputs, None, observed)
     return flow
 
 
@@ -109,11 +111,18 @@ def rebuild(flow: Flow, rule: Rule | None = None) -> Flow:
     return new
 
 
-def _copy(new: Flow, old: Graph, inputs: Sequence[Value], outputs: Sequence[Value], rule: Rule | None) -> None:
+def _copy(
+    new: Flow,
+    old: Graph,
+    inputs: Sequence[Value],
+    outputs: Sequence[Value],
+    rule: Rule | None,
+    observed: Callable[[Node], bool] | None = None,
+) -> None:
     nodes = old.nodes
     needed: set[Node] = set()
     stack = [v.node for v in outputs]
-    stack += [n for n in nodes if n.op.observes]
+    stack += [n for n in nodes if n.op.observes and (observed is None or observed(n))]
     while stack:
         node = stack.pop()
         if node not in needed:

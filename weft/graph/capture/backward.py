@@ -111,7 +111,7 @@ class Backward:
         self, trace: Trace, places: list[tuple[Any, Tensor]], cotangents: list[Value], reached: list[Any], boundary: int
     ) -> None:
         graph = trace.capture.graph
-        self.trace, self.cotangents, self.reached = trace, cotangents, reached
+        self.trace, self.cotangents, self.reached, self.boundary = trace, cotangents, reached, boundary
         self.roots, self.places = [r._data for _, r in places], [where for where, _ in places]
         written = {v.entry for v in trace.written} | {graph.inputs[i] for i, _ in trace.written_arguments}
         outside = (set(graph.inputs) | {v.entry for v in graph.variables}) - written
@@ -146,6 +146,10 @@ class Backward:
         self._again: Any = None
         self.op = _PullbackOp(self)
 
+    def precedes(self, node: Any) -> bool:
+        """Whether a node of the graph belongs to the forward pass. What observes values (checks, prints) does so once."""
+        return bool(node.order < self.boundary)
+
     def _forward_nodes(self) -> list[Any]:
         """The nodes of the forward pass that the results need, in order."""
         needed: set[Any] = set()
@@ -168,7 +172,7 @@ class Backward:
             graph = self.trace.capture.graph
             arguments = [graph.inputs[i] for i in self.inputs]
             inputs = [*self.saved, *self.cotangents, *arguments, *[v.entry for v in self.variables]]
-            flow = from_graph(graph, inputs, [g for _, g in self.reached])
+            flow = from_graph(graph, inputs, [g for _, g in self.reached], lambda node: not self.precedes(node))
             arrays = [v.tensor._data for v in self.variables]
             count = len(inputs) - len(arrays)
             self.compiled = compile_flow(
@@ -288,7 +292,7 @@ class Backward:
             )
 
         gradients.__name__ = gradients.__qualname__ = f"gradient of {self.op.name}"
-        return CapturedFunction(gradients)
+        return CapturedFunction(gradients, fullgraph=True)
 
 
 def _key(target: Any) -> int:

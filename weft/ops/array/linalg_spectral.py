@@ -1,7 +1,8 @@
 """Spectral decompositions (eigenvalues, singular values), QR, matrix norms and rank.
 
 Eigenvectors, singular vectors and Q are unique only up to signs (phases for complex matrices). Gradients are those of
-functions that do not depend on that choice, and do not exist where eigenvalues or singular values coincide.
+functions that do not depend on that choice, and do not exist where eigenvalues or singular values coincide. A loss that
+depends on the phases of complex vectors is refused (`_phase_free`).
 Rules that conjugate follow Note [Conjugates in rules].
 """
 
@@ -19,8 +20,9 @@ from ..core.define import composite, primitive
 from ..core.registry import NOT_DIFFERENTIABLE
 from ..core.samples import Bad, Sample
 from ..core.spec import Spec, normalize_axes
+from .check_values import require
 from .creation import eye
-from .elementwise import abs_, astype, conj, norm_sqrt, real, sign, square, where
+from .elementwise import abs_, astype, conj, imag, norm_sqrt, real, sign, square, where
 from .indexing import slice_axis
 from .linalg_solve import (
     adjoint,
@@ -59,6 +61,26 @@ def _scaled(columns: Tensor, factors: Tensor) -> Tensor:
     return columns * expand_dims(factors, -2)
 
 
+def _phase_free(name: str, what: str, gradient: Tensor, *changes: Tensor) -> Tensor:
+    """`gradient`; raises if the loss depends on the phases of complex vectors.
+
+    `changes` are diag(Vᴴ gV) of the vectors that have a phase in common: the imaginary part of their sum is how the loss
+    changes with it. Rounding makes it small, not zero.
+    """
+    if not dtypes.is_complex(changes[0].dtype):
+        return gradient
+    phase, size = imag(changes[0]), abs_(changes[0])
+    for change in changes[1:]:
+        phase, size = phase + imag(change), size + abs_(change)
+    excess = abs_(phase) - 1e-3 * size
+    message = (
+        f"backward of {name}: {what} are known up to a factor exp(iφ) each, and the loss depends on these factors, so it has no "
+        "gradient. Use what they do not change: absolute values, or products such as `v @ v.mH`."
+    )
+    checked = require(excess, lambda e: (e > 1e-2) == False, message)  # noqa: E712 (NaN passes, and both kinds know ==)
+    return gradient + astype(0.0 * checked, gradient.dtype)
+
+
 def _errors(name: str, square: bool = True) -> Any:
     def make(m: Any) -> list[Bad]:
         bad = [Bad(ValueError, f"{name}: expected a matrix", m.normal(3))]
@@ -95,7 +117,9 @@ def _eigh_rule(g: Any, outs: Any) -> Tensor:
     """gA = V (diag(gw) + (Vᴴ gV) / (wⱼ - wᵢ)) Vᴴ, symmetrised."""
     values, vectors = outs
     gw, gv = g[0], conjugate(g[1])
-    inner = matmul(adjoint(vectors), gv) * _reciprocal_gaps(values) + diag_embed(gw)
+    inner = matmul(adjoint(vectors), gv)
+    gw = _phase_free("eigh", "eigenvectors of a complex matrix", gw, diagonal(inner))
+    inner = inner * _reciprocal_gaps(values) + diag_embed(gw)
     return conjugate(symmetric(matmul(matmul(vectors, inner), adjoint(vectors))))
 
 
@@ -171,6 +195,7 @@ def _eig_rule(g: Any, like_x: Any, outs: Any) -> Tensor:
     gw, gv = conjugate(g[0]), conjugate(g[1])
     vh = adjoint(vectors)
     inner = matmul(vh, gv)
+    gw = _phase_free("eig", "complex eigenvectors", gw, diagonal(inner))
     inner = inner - _scaled(matmul(vh, vectors), astype(real(diagonal(inner)), inner.dtype))
     inner = inner * conj(_reciprocal_gaps(values)) + diag_embed(gw)
     out = conj(solve(vh, matmul(inner, vh)))
@@ -278,6 +303,7 @@ def _svd_rule(g: Any, like_x: Any, outs: Any, full_matrices: bool) -> Tensor:
     gaps = _reciprocal_gaps(square(s))
     uhgu = matmul(adjoint(u), gu)
     vhgv = matmul(vh, adjoint(gvh))
+    gs = _phase_free("svd", "pairs of singular vectors of a complex matrix", gs, diagonal(uhgu), diagonal(vhgv))
     skew_u, skew_v = uhgu - adjoint(uhgu), vhgv - adjoint(vhgv)
     inner = _scaled(skew_u * gaps, s) + expand_dims(s, -1) * (skew_v * gaps) + diag_embed(gs)
     if dtypes.is_complex(u.dtype):
