@@ -292,7 +292,7 @@ class Backward:
             )
 
         gradients.__name__ = gradients.__qualname__ = f"gradient of {self.op.name}"
-        return CapturedFunction(gradients, fullgraph=True)
+        return CapturedFunction(gradients)
 
 
 def _key(target: Any) -> int:
