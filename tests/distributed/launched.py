@@ -24,7 +24,7 @@ from weft.distributed.launch import Run
 given = json.loads(sys.argv[1])
 workers = given.pop("workers")
 run = Run(sys.argv[2:], workers if isinstance(workers, int) else tuple(workers), threads=1, **given)
-run.plan = dataclasses.replace(run.plan, seed=5)
+run.spec = dataclasses.replace(run.spec, seed=5)
 print("PIDFILE", run.directory, flush=True)
 sys.exit(run.run())
 """

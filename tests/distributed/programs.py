@@ -13,6 +13,7 @@ import numpy as np
 import weft as wf
 import weft.distributed
 from weft import data, nn, optim
+from weft.io import CheckpointManager, latest
 
 
 def digest(model: Any, optimizer: Any) -> str:
@@ -116,10 +117,15 @@ def trainer(*options: str, directory: str | None = None, epochs: int = 3, worker
         given["capture"] = False
     if directory is not None:
         given.update(checkpoint_dir=directory, resume="auto", checkpoint_every=2)
+    if "slow-disk" in options:
+        write = CheckpointManager._write
+        CheckpointManager._write = lambda *args: (time.sleep(1.0), write(*args))[1]  # type: ignore[method-assign]
     made = wf.Trainer(model, optimizer, nn.CrossEntropyLoss(), workers=workers, **given)
     x, y = samples()
     loader = data.DataLoader(data.TensorDataset(x, y), 32, shuffle=True)  # the last batch has 22 samples
     history = made.fit(loader, data.DataLoader(data.TensorDataset(x[:30], y[:30]), 16), epochs=epochs)
+    if directory is not None:
+        assert (found := latest(directory)) is not None and found.step == made.step
     last = history[-1]
     print("RESULT", digest(model, optimizer), repr(last["loss"]), repr(last["val_loss"]), last["seen"], flush=True)
 

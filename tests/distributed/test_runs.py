@@ -124,10 +124,14 @@ def test_a_trainer_with_workers_runs_its_script_again() -> None:
     assert done.stdout.count("RESULT") == 1
 
 
-def test_the_plan_of_a_run_is_private() -> None:
+def test_every_worker_finds_the_last_checkpoint_when_fit_returns(tmp_path: Path) -> None:
+    result(2, "trainer", "slow-disk", "epochs=1", f"directory={tmp_path / 'checkpoints'}")
+
+
+def test_the_directory_of_a_run_is_private() -> None:
     run = Run(["x.py"], 2)
     try:
-        assert run.plan.shards == 8
+        assert run.spec.shards == 8
         assert os.stat(run.directory).st_mode & 0o077 == 0
     finally:
         run.close()

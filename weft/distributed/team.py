@@ -18,7 +18,7 @@ import numpy as np
 
 from ..multiprocessing import Segment
 from ..runtime._host import usable_cpus
-from . import tree
+from . import events, tree
 from .board import (
     BLOCK,
     CLAIMED,
@@ -197,6 +197,8 @@ class Team:
             started = time.perf_counter()
             work.run()
             self.figures.step_done(time.perf_counter() - started)
+            if number == 1 and board.load("header", LEAD) == self.peers.me:
+                events.tell("first_step", step=1)
             if number % EVERY == 0 and board.load("header", LEAD) == self.peers.me:
                 for verdict in self.stragglers.check(durations(board)):
                     report(verdict, number)

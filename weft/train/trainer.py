@@ -285,7 +285,7 @@ class Trainer:
             finally:
                 if self.strategy is not None:
                     self.strategy.end()
-                self._leave_run()
+                self._leave_run(train_loader, val_loader)
                 if self._manager is not None:
                     self._manager.close()
                     self.checkpoint_failed = self._manager.failure is not None
@@ -607,6 +607,16 @@ class Trainer:
 
     # Distributed runs ---------------------------------------------------------------------------------------------------
 
+    def _finish_checkpoints(self, train_loader: Any, val_loader: Any) -> None:
+        """On the lead, at the end: the last checkpoint is on disk before a worker goes on with its program."""
+        if self._manager is None:
+            assert self.checkpoint_dir is not None
+            found = latest(self.checkpoint_dir)
+            if found is None or found.step != self.step:  # the lead that should have written it has died meanwhile
+                self._write_checkpoint(train_loader, val_loader, self.history[-1] if self.history else None)
+        if self._manager is not None:
+            self._manager.wait()
+
     def _enter_run(self) -> None:
         """In a worker of a distributed run: share the weights with the other workers."""
         run = context.current()
@@ -616,11 +626,13 @@ class Trainer:
             self._sharded = Sharded(self, run)
             watching.entered(self)
 
-    def _leave_run(self) -> None:
+    def _leave_run(self, train_loader: Any, val_loader: Any) -> None:
         sharded, self._sharded = self._sharded, None
         run = context.current()
         if sharded is not None and run is not None:
             failed = sys.exc_info()[0] is not None
+            if not failed and self.checkpoint_dir is not None:
+                sharded.on_lead(lambda: self._finish_checkpoints(train_loader, val_loader))
             sharded.close(None if failed else run.results)
             if run.results is not None and not failed:
                 raise SystemExit(0)  # the rest of the script is the business of the process that started this one
