@@ -22,6 +22,7 @@ SETTINGS: dict[str, tuple[list[str], str]] = {
     "image_augmentation": (["--batch", "8", "--images", "40", "--test-images", "20"], r"test accuracy \d+\.\d\d%"),
     "seq2seq_attention": (["--batch", "8", "--length", "4", "--width", "16"], r"tokens right \d+\.\d\d%"),
     "recommender": (["--batch", "64", "--users", "50", "--items", "40"], r"test accuracy \d+\.\d\d%"),
+    "sharded_embedding": (["--batch", "64", "--users", "50", "--items", "40"], r"rows that were updated: \d+ users"),
     "gan": (["--batch", "32"], r"\d+\.\d\d% of the points lie in a cluster"),
     "actor_critic": (["--walkers", "8"], r"goal reached \d+\.\d\d%"),
     "optimise_an_input": ([], r"probability of 3: \d\.\d{4} before, \d\.\d{4} after"),

@@ -68,6 +68,8 @@ def test_contents_do_not_depend_on_the_servers_nor_on_the_size(cluster: Cluster)
             found = contents(three)
             assert np.array_equal(found, contents(one))
             assert three.info()["rows"] == 0  # looking at a row does not take memory
+            three.materialize()
+            assert three.info()["rows"] == ROWS and np.array_equal(contents(three), found)
             one.grow(2 * ROWS)
             larger = contents(one)
             assert larger.shape == (2 * ROWS, DIM) and np.array_equal(larger[:ROWS], found)
@@ -144,7 +146,7 @@ def test_settings_can_change_and_wrong_ones_are_named(cluster: Cluster) -> None:
             (TypeError, "Adafactor", lambda: table(cluster, optimizer=optim.Adafactor)),
             (ValueError, "init must be", lambda: table(cluster, init=nn.init.xavier_normal())),
             (ValueError, "no job 'worker'", lambda: table(cluster, "worker")),
-            (wf.graph.capture.tracing.CaptureError, "table.pull", lambda: wf.function(made)(x)),
+            (wf.graph.capture.tracing.CaptureError, "table.pull", lambda: wf.function(made, fullgraph=True)(x)),
         ):
             with pytest.raises(error, match=text):
                 call()

@@ -161,7 +161,10 @@ class Embedding(Layer):
             A new tensor of shape (*x.shape, embedding_dim).
         """
         rows, inverse = self._distinct(x)
-        return wrap(self._fetch(rows, True)[inverse])
+        values = self._fetch(rows, True)
+        if len(rows) == inverse.size:  # none is repeated
+            return wrap(values.reshape((*inverse.shape, self.embedding_dim)))
+        return wrap(values[inverse])
 
     def push(self, x: Any, gradients: Any) -> None:
         """Update rows with the gradients of what `pull(x)` returned; those of equal indices are summed."""
@@ -176,11 +179,13 @@ class Embedding(Layer):
         self._push_rows(rows, values.reshape(len(rows), self.embedding_dim).astype(self.dtype, copy=False))
 
     def _distinct(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Every row once, rising, and for every index where it is."""
+        """Every row once, and for every index where it is."""
         indices = _integers(x)
-        rows, inverse = np.unique(indices, return_inverse=True)
-        rows = rows.astype(np.int64, copy=False)
-        self._check_range(rows)
+        flat = indices.reshape(-1).astype(np.int64, copy=False)
+        self._check_range(flat)
+        if _all_differ(flat):
+            return flat, np.arange(len(flat)).reshape(indices.shape)
+        rows, inverse = np.unique(flat, return_inverse=True)
         return rows, inverse.reshape(indices.shape)
 
     def _check_range(self, rows: np.ndarray) -> None:
@@ -248,15 +253,17 @@ class Embedding(Layer):
 
     def _push_rows(self, rows: np.ndarray, values: np.ndarray) -> None:
         """Merge gradients of equal rows in their order, as `nn.Embedding(sparse=True)` does, and send them."""
-        merged = RowSparse(wrap(rows), wrap(values), (self.num_embeddings, self.embedding_dim)).coalesce()
-        rows, values = merged.indices._array("step"), merged.values._array("step")
+        if not _all_differ(rows):
+            merged = RowSparse(wrap(rows), wrap(values), (self.num_embeddings, self.embedding_dim)).coalesce()
+            rows, values = merged.indices._array("step"), merged.values._array("step")
         self._now.clock += 1
         count = len(self._tasks)
-        arrays = {}
-        owner = rows % count
-        for i, task in enumerate(self._tasks):  # all of them: they count the updates
-            at = owner == i
-            arrays[task] = [rows, values] if count == 1 else [rows[at], values[at]]
+        arrays = {self._tasks[0]: [rows, values]}
+        if count > 1:
+            owner = rows % count
+            for i, task in enumerate(self._tasks):  # all of them: they count the updates
+                at = np.flatnonzero(owner == i)
+                arrays[task] = [rows[at], values[at]]
         answers = self._ask("push", arrays, writer=self._writer, number=self._now.clock)
         for task, (answer, _) in answers.items():
             self._live[task], self._now.step = answer["live"], max(self._now.step, answer["step"])
@@ -268,6 +275,11 @@ class Embedding(Layer):
         self._facts["settings"] = {**self._facts["settings"], **settings}
 
     # Size -----------------------------------------------------------------------------------------------------------
+
+    def materialize(self) -> None:
+        """Make all rows now instead of at their first updates: then it is known that the servers' memory suffices."""
+        for task, (answer, _) in self._ask("materialize", self._all(), seconds=SAVE_SECONDS).items():
+            self._live[task] = answer["live"]
 
     def grow(self, num_embeddings: int) -> None:
         """Give the table more rows; those that are there keep their numbers and values."""
@@ -463,6 +475,11 @@ def _integers(x: Any) -> np.ndarray:
     if array.dtype.kind not in "iu" and array.size:
         raise TypeError(f"Embedding: indices must be integers. Got {array.dtype.name}; use `x.astype(wf.int64)`.")
     return array
+
+
+def _all_differ(rows: np.ndarray) -> bool:
+    ordered = np.sort(rows)
+    return not (ordered[1:] == ordered[:-1]).any()
 
 
 def _servers(cluster: Cluster, job: str | None) -> list[int]:

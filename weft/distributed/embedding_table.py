@@ -30,7 +30,7 @@ from .embedding_init import first_rows
 
 PERIOD = 128
 MIN_ROWS = 256  # for which columns have room at least
-BLOCK_BYTES = 32 << 20  # of a checkpoint, in memory at once
+BLOCK_BYTES = 16 << 20  # of a checkpoint, in memory at once
 
 
 class Column:
@@ -318,6 +318,15 @@ class TableRows:
         self._settle(slots[self._owner.array[slots] >= 0])
 
     # Size -----------------------------------------------------------------------------------------------------------
+
+    def materialize(self) -> None:
+        """Make all rows that do not exist yet."""
+        size = max(1, BLOCK_BYTES // (self.dim * self.dtype.itemsize))
+        with self.lock:
+            for start in range(0, self._own(self.num), size):
+                numbers = start + np.flatnonzero(self._slots.array[start : start + size] == 0)
+                if len(numbers):
+                    self._made(numbers * self.servers + self.server, numbers)
 
     def grow(self, num: int) -> None:
         """Give the table more rows."""

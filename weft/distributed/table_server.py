@@ -134,6 +134,10 @@ class TableServer:
         table.rows.grow(message["num"])
         return table.state(), []
 
+    def _materialize(self, table: ServedTable, message: dict[str, Any], arrays: Any) -> Answer:
+        table.rows.materialize()
+        return table.state(), []
+
     def _evict(self, table: ServedTable, message: dict[str, Any], arrays: Any) -> Answer:
         return {"count": table.rows.evict(message["unused_for"]), "live": table.rows.live}, []
 
@@ -173,6 +177,6 @@ class TableServer:
 
 
 _HOW = {
-    "push": TableServer._push, "configure": TableServer._configure, "grow": TableServer._grow, "evict": TableServer._evict,
+    "push": TableServer._push, "materialize": TableServer._materialize, "configure": TableServer._configure, "grow": TableServer._grow, "evict": TableServer._evict,
     "state": TableServer._state, "drop": TableServer._drop, "save": TableServer._save, "load": TableServer._load,
 }  # fmt: skip

@@ -7,8 +7,8 @@ whose rows are spread over several tasks of a cluster:
     places = wf.dynamic_partition(wf.arange(ids.shape[0]), ids % 2, 2)      # where they come from
     rows = wf.dynamic_stitch(places, [wf.take(t, s // 2, axis=0) for t, s in zip(tables, shards)])
 
-How many rows a part has depends on values: they run eagerly and in declared graphs; captured functions refuse them, as
-`nonzero`.
+How many rows a part has depends on values: they run eagerly and in declared graphs; one compiled program cannot hold them, as it
+cannot hold `nonzero`.
 """
 
 from __future__ import annotations
