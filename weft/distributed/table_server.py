@@ -177,6 +177,7 @@ class TableServer:
 
 
 _HOW = {
-    "push": TableServer._push, "materialize": TableServer._materialize, "configure": TableServer._configure, "grow": TableServer._grow, "evict": TableServer._evict,
-    "state": TableServer._state, "drop": TableServer._drop, "save": TableServer._save, "load": TableServer._load,
+    "push": TableServer._push, "materialize": TableServer._materialize, "configure": TableServer._configure,
+    "grow": TableServer._grow, "evict": TableServer._evict, "state": TableServer._state, "drop": TableServer._drop,
+    "save": TableServer._save, "load": TableServer._load,
 }  # fmt: skip
