@@ -67,6 +67,7 @@ LAYERS: list[set[str]] = [
         "dlpack",
         "printing",
         "multiprocessing",
+        "random_keys",
         "waterfall",
         "arrow",
         "svg",

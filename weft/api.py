@@ -144,7 +144,11 @@ def public_functions(module: ModuleType) -> dict[str, Any]:
     ]
     ops = {v.__name__: v for v in own if getattr(v, "op", None) is not None and v.op.namespace == "weft"}
     plain = {name: getattr(module, name) for name in getattr(module, "__all__", ())}
-    functions = {n: v for n, v in {**ops, **plain}.items() if isinstance(v, FunctionType)}
+    functions = {
+        n: v
+        for n, v in {**ops, **plain}.items()
+        if isinstance(v, FunctionType) and getattr(v, "namespace", "weft") == "weft"
+    }
     return {name.rstrip("_"): error_names.public(value) for name, value in functions.items()}
 
 

@@ -1,4 +1,8 @@
-"""Random number generators, seeding, and functions that draw random tensors.
+"""Random number generators, seeding, and functions that draw random tensors, from generators or in JAX's way from keys.
+
+`wf.random.normal(wf.random.key(0), (2, 3))` is a pure function of the key: `normal`, `uniform`, `randint` and `bernoulli` take a
+key and then JAX's arguments (`shape, dtype`; `minval, maxval`; `p, shape`), and the functions that are here only take nothing
+else. `split` and `fold_in` derive keys.
 
 A `Generator` is a seed and an offset that counts draws (Note [Random numbers] in `weft.ops.array.philox`). Both live in one
 int64 tensor, `state`, and each draw advances the offset in place. A captured function therefore treats the state as one
@@ -19,12 +23,31 @@ from typing import Any
 
 import numpy as np
 
-from . import dtypes
+from . import dtypes, random_keys
 from .ops.array import random_ops
 from .ops.array.check_values import require
 from .ops.core import define
 from .ops.core.error_names import guarded
 from .ops.core.spec import as_integer, check_shape, check_size, is_known
+from .random_keys import (
+    Key,
+    PRNGKey,
+    bits,
+    categorical,
+    choice,
+    exponential,
+    fold_in,
+    gumbel,
+    key,
+    key_data,
+    laplace,
+    permutation,
+    rademacher,
+    split,
+    takes_key,
+    truncated_normal,
+    wrap_key_data,
+)
 from .runtime import forks
 from .tensor import Tensor, wrap
 from .typing import DTypeLike, ShapeLike
@@ -33,6 +56,8 @@ __all__ = [
     "ALGORITHM", "Generator", "bernoulli", "default_generator", "get_rng_state", "initial_seed", "manual_seed",
     "multinomial", "normal", "rand", "rand_like", "randint", "randn", "randn_like", "randperm", "seed",
     "set_rng_state", "uniform",
+    "Key", "PRNGKey", "bits", "categorical", "choice", "exponential", "fold_in", "gumbel", "key", "key_data", "laplace",
+    "permutation", "rademacher", "split", "truncated_normal", "wrap_key_data",
 ]  # fmt: skip
 
 ALGORITHM = "philox4x32-10"
@@ -336,6 +361,7 @@ def _parameter_dtype(dtype: Any, *parameters: Any) -> np.dtype:
     return _float(dtype) if dtype is not None or not tensors else dtypes.float_for(dtypes.result_type(*tensors))
 
 
+@takes_key(random_keys.uniform)
 def uniform(
     low: float | Tensor = 0.0,
     high: float | Tensor = 1.0,
@@ -364,6 +390,7 @@ def uniform(
     return u * (high - low) + low
 
 
+@takes_key(random_keys.normal)
 def normal(
     mean: float | Tensor = 0.0,
     std: float | Tensor = 1.0,
@@ -393,6 +420,7 @@ def normal(
     return z * std + mean
 
 
+@takes_key(random_keys.randint)
 def randint(
     low: int,
     high: int | ShapeLike | None = None,
@@ -439,6 +467,7 @@ def randperm(n: int, *, dtype: DTypeLike | None = None, generator: Generator | N
     return order if dtype is None else astype(order, dtype)
 
 
+@takes_key(random_keys.bernoulli)
 def bernoulli(
     p: float | Tensor,
     shape: ShapeLike | None = None,

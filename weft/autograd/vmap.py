@@ -12,6 +12,7 @@ A batching rule is the fact `batch` of an op's record: "elementwise" (line up th
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -125,6 +126,23 @@ def _lined_up(tensors: list[Any], axes: list[int | None]) -> list[Any]:
 # Random ops ----------------------------------------------------------------------------------------------------------
 
 
+class _Drawing(threading.local):
+    keys = False
+
+
+_drawing = _Drawing()
+
+
+@contextlib.contextmanager
+def keyed() -> Iterator[None]:
+    """While entered, this thread's draws are from keys, so `vmap` need not be told what they mean."""
+    before, _drawing.keys = _drawing.keys, True
+    try:
+        yield
+    finally:
+        _drawing.keys = before
+
+
 class _Randomness(define.Mode):
     """Decides what drawing random numbers means while a function is mapped, see `vmap`."""
 
@@ -134,6 +152,11 @@ class _Randomness(define.Mode):
     def handle(self, op: Op, values: tuple[Any, ...]) -> Any:
         if "state" not in op.tensor_names or op.tensors(values)[op.tensor_names.index("state")] is None:
             return define.call(op, values)  # nothing is drawn
+        if _drawing.keys:  # a key says which numbers, in every example
+            own = [getattr(t, "_data", None) for t in op.tensors(values)]
+            if not any(d.__class__ is Batched and d.level == self.level for d in own):
+                return define.call(op, values)
+            return self._stacked(op, values, vary=False)
         if self.how == "error":
             raise RuntimeError(
                 f"vmap: {op.name} draws random numbers. Pass `randomness='different'` for other numbers in every example, "
