@@ -33,6 +33,9 @@ LAYERS: list[set[str]] = [
     {
         "graph.capture.function",
         "graph.capture.trace",
+        "graph.capture.segment_programs",
+        "graph.capture.segments",
+        "graph.capture.breaks",
         "graph.capture.backward",
         "graph.execute.regions",
         "graph.execute.executor",

@@ -22,6 +22,7 @@ def tensor_text(t: Tensor) -> str:
     data = t._data
     if type(data) is not np.ndarray:
         return data.describe(t)
+    data = t._array("print")
     if data.dtype == dtypes.bfloat16:
         data = data.astype(np.float32)
     body = np.array2string(data, separator=", ", prefix="tensor(")

@@ -12,6 +12,7 @@ only where needed; `_view` is a `View` (how the tensor was derived from its base
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -173,8 +174,11 @@ class Tensor(TensorMethods):
         """The NumPy array behind this tensor; raises for a symbolic one, naming `action`."""
         data = self._data
         if type(data) is ndarray:
+            if _settling:
+                settle(action, data)
             return data
-        return data.no_array(action)
+        array = data.no_array(action)
+        return array if type(self._data) is not ndarray else self._array(action)  # it was computed, see Note [Segments]
 
     def _values(self, action: str, instead: str = "Write `x.detach().numpy()`") -> ndarray:
         """`_array`, but raises if the tensor requires gradients, which `action` would lose."""
@@ -399,10 +403,6 @@ class Tensor(TensorMethods):
         options = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
         return export(self._array("__dlpack__"), **options)
 
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)
-
-    def __bool__(self) -> bool:
     def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
         """The capsules of the Arrow C data interface, for `pa.array(t)` and `pl.Series(t)`; see `weft.arrow`."""
         from .arrow import export
@@ -417,9 +417,15 @@ class Tensor(TensorMethods):
         buffer: Any = array  # NumPy's stubs declare the buffer protocol for Python 3.12 only
         return memoryview(buffer)
 
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+    def __bool__(self) -> bool:
         data = self._data
         if type(data) is not ndarray:
             return data.truth(self)
+        if _settling:
+            settle("bool", data)
         if data.size != 1:
             raise ValueError(
                 f"bool: the truth of a tensor with {data.size} elements is ambiguous. "
@@ -493,8 +499,12 @@ class Tensor(TensorMethods):
         return id(self)
 
     def __format__(self, spec: str) -> str:
-        if not spec or self.is_symbolic:
+        if not spec:
             return str(self)
+        if self.is_symbolic:
+            text = str(self)
+            if self.is_symbolic:  # its values are not known even now
+                return text
         if self.ndim == 0:
             return format(self.item(), spec)
         from .printing import formatted
@@ -569,6 +579,28 @@ def set_grad_hook(hook: Any) -> Any:
     global _grad_hook
     previous, _grad_hook = _grad_hook, hook
     return previous
+
+
+_settling = 0  # the number of threads in which writes to tensors may be recorded and not done yet
+_settlers = threading.local()
+_settlers_lock = threading.Lock()
+
+
+def set_settler(settler: Callable[[ndarray | None, str], None] | None) -> Any:
+    """Install what this thread calls before it looks at memory (None: any) for a named action; returns the previous one."""
+    global _settling
+    previous = getattr(_settlers, "current", None)
+    with _settlers_lock:
+        _settling += (settler is not None) - (previous is not None)
+    _settlers.current = settler
+    return previous
+
+
+def settle(action: str, array: ndarray | None = None) -> None:
+    """Let writes that are recorded happen before memory is read or written without an op."""
+    settler = getattr(_settlers, "current", None)
+    if settler is not None:
+        settler(array, action)
 
 
 def check_inexact(dtype: np.dtype) -> None:

@@ -217,7 +217,7 @@ def test_what_cannot_be_rewritten_in_a_called_function_says_what_to_write():
         return x[0]
 
     with pytest.raises(wf.CaptureError if hasattr(wf, "CaptureError") else RuntimeError, match=r"wf\.cond"):
-        wf.function(lambda x: first_positive(x))(wf.ones(3))
+        wf.function(lambda x: first_positive(x), fullgraph=True)(wf.ones(3))
 
 
 def test_recursion_that_a_tensor_would_end_is_explained():

@@ -150,7 +150,7 @@ def test_escaping_tensor_is_an_error_with_the_line():
 
 def test_truth_of_a_symbolic_tensor_shows_what_to_write():
     with pytest.raises(wf.CaptureError, match="wf.cond"):
-        wf.function(lambda x: x if bool(x.sum() > 0) else -x)(wf.ones(2))
+        wf.function(lambda x: x if bool(x.sum() > 0) else -x, fullgraph=True)(wf.ones(2))
 
 
 def test_error_while_tracing_keeps_the_users_traceback():

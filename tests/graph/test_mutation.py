@@ -403,16 +403,16 @@ def test_a_hook_that_stores_a_symbolic_tensor_is_an_error_at_once(store):
     model, kept = nn.Linear(2, 2), []
     model.register_forward_hook(lambda module, inputs, output: kept.append(store(output)))
     with pytest.raises(wf.CaptureError, match="stored outside of it"):
-        wf.function(lambda x: model(x).sum())(wf.ones(1, 2))
+        wf.function(lambda x: model(x).sum(), fullgraph=True)(wf.ones(1, 2))
 
 
 def test_storing_an_argument_or_what_a_branch_made_is_an_error_at_once():
     kept = []
     with pytest.raises(wf.CaptureError, match="stored outside of it"):
-        wf.function(lambda x: (kept.append(x), x.sum())[1])(wf.ones(2))
+        wf.function(lambda x: (kept.append(x), x.sum())[1], fullgraph=True)(wf.ones(2))
 
     def fn(x):
         return wf.cond(x.sum() > 0, lambda: (kept.append(x * 2.0), x * 3.0)[1], lambda: x * 1.0)
 
     with pytest.raises(wf.CaptureError, match="stored outside of it"):
-        wf.function(fn)(wf.ones(2))
+        wf.function(fn, fullgraph=True)(wf.ones(2))

@@ -239,7 +239,7 @@ def _refused_with_one_type(op, sample):
 
     tensors = [args[i] for i in numbers]
     eagerly = _refusal(lambda: call(*tensors))
-    captured = _refusal(lambda: wf.function(call)(*tensors))
+    captured = _refusal(lambda: wf.function(call, fullgraph=True)(*tensors))
     if not isinstance(captured, wf.CaptureError):  # a result whose size depends on the data
         assert type(captured) is type(eagerly), f"{eagerly!r} eagerly, {captured!r} captured"
         assert op.name == "checked_indices" or not str(captured).startswith("checked_indices")

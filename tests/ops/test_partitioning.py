@@ -61,7 +61,7 @@ def test_captured_functions_say_that_the_sizes_depend_on_values():
         ("dynamic_stitch", lambda i: wf.dynamic_stitch([i], [i])),
     ):
         with pytest.raises(CaptureError, match=f"{name}: the size of its result depends on the data"):
-            wf.function(call)(wf.tensor([0, 1]))
+            wf.function(call, fullgraph=True)(wf.tensor([0, 1]))
 
 
 def test_bad_arguments_of_stitching_are_named():

@@ -22,7 +22,7 @@ from weft.graph.capture.tracing import CaptureError
 def _captured(function, leaves):
     """The results of the captured function; None if a size in it depends on the data."""
     try:
-        return wf.function(function)(*leaves)
+        return wf.function(function, fullgraph=True)(*leaves)
     except CaptureError as error:
         assert "depends on the data" in str(error) or "is not known while" in str(error), error
         return None

@@ -62,7 +62,7 @@ def test_captured_agrees_with_eager_in_every_dtype(op):
             outs = call_with(op, args, kwargs, leaves)
         except (TypeError, ValueError, IndexError, OverflowError, np.linalg.LinAlgError) as error:
             with pytest.raises(type(error)):
-                wf.function(lambda *t, a=args, k=kwargs: call_with(op, a, k, t), tune=False)(*leaves)
+                wf.function(lambda *t, a=args, k=kwargs: call_with(op, a, k, t), tune=False, fullgraph=True)(*leaves)
             continue
         accepted.append((args, kwargs, leaves))
         expected.append(outs)
@@ -71,7 +71,7 @@ def test_captured_agrees_with_eager_in_every_dtype(op):
         return [call_with(op, a, k, t) for (a, k, _), t in zip(accepted, groups, strict=True)]
 
     try:
-        got = wf.function(run, tune=False)(*[leaves for _, _, leaves in accepted])
+        got = wf.function(run, tune=False, fullgraph=True)(*[leaves for _, _, leaves in accepted])
     except CaptureError as error:
         assert "depends on the data" in str(error) or "is not known while" in str(error), error
         return

@@ -159,7 +159,7 @@ def test_what_cannot_be_done_is_said():
     with pytest.raises(TypeError, match="complex parameters"):
         optim.LBFGS([nn.Parameter(wf.ones(2, dtype=wf.complex64))])
     with pytest.raises(CaptureError, match="cannot be captured"):
-        wf.function(lambda: optimizer.step(_closure(optimizer, lambda: (x * x).sum())))()
+        wf.function(lambda: optimizer.step(_closure(optimizer, lambda: (x * x).sum())), fullgraph=True)()
 
 
 def test_schedules_change_its_step():

@@ -236,7 +236,7 @@ def test_changing_a_setting_inside_a_captured_function_is_refused() -> None:
     p = nn.Parameter(wf.ones(1))
     opt = optim.SGD([p], lr=1.0)
 
-    @wf.function
+    @wf.function(fullgraph=True)
     def step() -> None:
         opt.param_groups[0]["lr"] = 0.5
 

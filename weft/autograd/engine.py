@@ -304,7 +304,14 @@ def _fitted(results: Sequence[Any], specs: Sequence[Any], edges: tuple[Any, ...]
 def _owned(g: Any, taken: set[int]) -> Any:
     """`g` in unshared, writeable memory. The same array may have reached several places (add passes its gradient through),
     and it may be a read-only view (the gradient of a sum)."""
-    if g.__class__ is not Tensor or g._data.__class__ is not ndarray:
+    if g.__class__ is not Tensor:
+        return g
+    if g._data.__class__ is not ndarray:
+        graph = getattr(getattr(g._data, "node", None), "graph", None)
+        if graph is not None and graph.is_lazy:
+            if id(g._data) in taken or getattr(g, "_view", None) is not None:
+                g = graph.twin(g)
+            taken.add(id(g._data))
         return g
     data = g._data
     if id(data) in taken:

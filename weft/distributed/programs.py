@@ -38,7 +38,7 @@ class Program:
         self._fn, self._directory, self._name = fn, Path(directory), name
         self._captured: Any = None
         if capture:
-            captured = self._captured = function(fn)
+            captured = self._captured = function(fn, fullgraph=True)
             captured.bindings, captured.notes_writes = MAX_BINDINGS, False
         self._compiled: dict[Any, Bound | None] = {}  # by the signature of arguments
 

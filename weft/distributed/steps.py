@@ -41,7 +41,7 @@ class DistributedStep:
         self._parallel: DataParallel | None = None
         self._structure: Any = None
         self._calls = 0
-        self._alone: Callable[..., Any] = function(self._whole) if settings.capture else self._whole
+        self._alone: Callable[..., Any] = function(self._whole, fullgraph=True) if settings.capture else self._whole
         self._leaf: Any = None  # programs, once the step has joined the run
         self._counter: Any = None
 

@@ -80,7 +80,7 @@ class Updates:
                 gradient = summed(shape, iter(roots)) * factor
                 return (gradient * gradient).sum()
 
-            program = self._programs["norm", shape] = function(norm)
+            program = self._programs["norm", shape] = function(norm, fullgraph=True)
         return float(program(wrap(np.array(scale, roots[0].dtype)), *map(wrap, roots)))
 
     def update(
@@ -165,7 +165,7 @@ class Updates:
             key = (number, shape, cut.stop - cut.start)
             program = self._programs.get(key)
             if program is None:
-                program = self._programs[key] = function(self._updater(number, shape))
+                program = self._programs[key] = function(self._updater(number, shape), fullgraph=True)
 
             def at(array: np.ndarray, whole: bool = family.whole, p: Tensor = family.params[0]) -> Tensor:
                 return wrap(array[: p.size].reshape(p.shape) if whole else array)
@@ -342,7 +342,7 @@ class Updates:
             made = [wrap(np.zeros((bucket, width), tables[key][0].dtype)) for key in keys]
             known = made, wrap(np.zeros((bucket, width), values.dtype))
             self._scratch[number, bucket] = known
-            self._programs[number, "rows", bucket] = function(self._row_updater(number, keys))
+            self._programs[number, "rows", bucket] = function(self._row_updater(number, keys), fullgraph=True)
         parts, gradient = known
         for key, part in zip(keys, parts, strict=True):
             np.take(tables[key][0], indices, axis=0, out=part._data[:count], mode="clip")

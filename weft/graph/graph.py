@@ -82,15 +82,14 @@ class Value:
     def apply(self, op: Op, tensors: Sequence[Any], attrs: tuple[Any, ...]) -> Any:
         return self.node.graph.call(op, tensors, attrs)
 
-    def no_array(self, action: str) -> NoReturn:
-        self.node.graph.refuse(self, action)
+    def no_array(self, action: str) -> Any:
+        return self.node.graph.refuse(self, action)
 
     def truth(self, tensor: Tensor) -> bool:
         return self.node.graph.truth(self, tensor)
 
     def describe(self, tensor: Tensor) -> str:
-        grad = ", requires_grad=True" if tensor.requires_grad else ""
-        return f"tensor(<{self.name}>, shape={format_shape(self.shape)}, dtype={self.dtype.name}{grad})"
+        return self.node.graph.describe(self, tensor)
 
     def assign(self, x: Tensor, value: Tensor) -> None:
         self.node.graph.assign(x, value)
@@ -162,6 +161,7 @@ def replay(
 class Graph:
     """Nodes in topological order. Subclasses define how outside tensors are read and written."""
 
+    is_lazy = False  # whether values are computed as soon as Python needs them, see Note [Segments]
     separates = (
         False  # whether outside tensors on one piece of memory are one state each, whatever eager views they are
     )
@@ -350,6 +350,11 @@ class Graph:
 
     def truth(self, value: Value, tensor: Tensor) -> bool:
         self.refuse(value, "bool")
+
+    def describe(self, value: Value, tensor: Tensor) -> str:
+        """The text of a symbolic tensor."""
+        grad = ", requires_grad=True" if tensor.requires_grad else ""
+        return f"tensor(<{value.name}>, shape={format_shape(value.shape)}, dtype={value.dtype.name}{grad})"
 
     # Reading ----------------------------------------------------------------------------------------------------------
 

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..graph.capture.tracing import CaptureError, capturing
+from ..errors import user_location
+from ..graph.capture.tracing import GraphBreak, capturing
 from ..runtime import epoch
-from ..tensor import Tensor, wrap
+from ..tensor import Tensor, settle, wrap
 
 
 def update_dtype(dtype: np.dtype) -> np.dtype:
@@ -67,9 +68,11 @@ class ParamGroup(MutableMapping[str, Any]):
             epoch.bump()
             return
         if capturing() is not None:
-            raise CaptureError(
+            raise GraphBreak(
+                "change of a setting",
+                user_location(),
                 f"param group: the setting {name!r} is changed inside a captured function, which would happen once, not "
-                "at every call. Change it, or call `scheduler.step()`, outside of the function."
+                "at every call. Change it, or call `scheduler.step()`, outside of the function.",
             )
         old = self._settings.get(name)
         value = _plain(value, old)
@@ -119,4 +122,5 @@ def _write(target: Any, value: Any) -> None:
         for t, v in zip(target, value, strict=True):
             _write(t, v)
     elif isinstance(target, Tensor):
+        settle("change of a setting")
         target._data[...] = value

@@ -17,7 +17,8 @@ import numpy as np
 from .. import dtypes
 from ..autograd import shards
 from ..autograd.tape import enable_grad, no_grad
-from ..graph.capture.tracing import CaptureError, capturing
+from ..errors import user_location
+from ..graph.capture.tracing import GraphBreak, capturing
 from ..tensor import to_array, wrap
 from ..typing import Params
 from .group import update_dtype
@@ -135,9 +136,11 @@ class LBFGS(Optimizer):
         if shards.current.shard is not None:
             return super().step(closure)  # which refuses
         if capturing() is not None:
-            raise CaptureError(
+            raise GraphBreak(
+                "LBFGS.step",
+                user_location(),
                 "LBFGS: a step evaluates the loss a number of times that depends on its values, so it cannot be captured. Call "
-                "`optimizer.step(closure)` outside; the closure may call a captured function."
+                "`optimizer.step(closure)` outside; the closure may call a captured function.",
             )
         if closure is None:
             raise TypeError(

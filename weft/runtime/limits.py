@@ -82,6 +82,12 @@ class LeastRecentlyUsed(Generic[K, V]):
         """All values in insertion order."""
         return [entry[0] for entry in list(self._entries.values())]
 
+    def drop(self, value: V) -> None:
+        """Remove the value that is this object."""
+        with self._lock:
+            for key in [k for k, entry in self._entries.items() if entry[0] is value]:
+                del self._entries[key]
+
     def clear(self) -> None:
         """Remove all values."""
         with self._lock:

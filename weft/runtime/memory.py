@@ -141,7 +141,7 @@ def _owner_type(size: int, give_back: Callable[[int], None]) -> type[ctypes.Arra
     def __del__(self: Any, addressof: Callable[[Any], int] = ctypes.addressof, give_back: Any = give_back) -> None:
         give_back(addressof(self))
 
-    contents = {"_type_": ctypes.c_uint8, "_length_": size, "__slots__": (), "__del__": __del__}
+    contents = {"_type_": ctypes.c_uint8, "_length_": size, "__slots__": (), "__del__": __del__, "pooled": True}
     kind: type[ctypes.Array[Any]] = type(ctypes.Array)("Block", (ctypes.Array,), contents)  # type: ignore[misc]
     return kind
 

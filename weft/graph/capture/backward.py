@@ -292,7 +292,7 @@ class Backward:
             )
 
         gradients.__name__ = gradients.__qualname__ = f"gradient of {self.op.name}"
-        return CapturedFunction(gradients)
+        return CapturedFunction(gradients, fullgraph=True)
 
 
 def _key(target: Any) -> int:

@@ -70,7 +70,16 @@ def _refuse_effects(kind: str, sub: Sub) -> None:
 
 
 def _symbolic(*tensors: Any) -> bool:
-    return any(isinstance(t, Tensor) and t.is_symbolic for t in tensors)
+    return any(isinstance(t, Tensor) and t.is_symbolic and not _computed(t) for t in tensors)
+
+
+def _computed(t: Tensor) -> bool:
+    """Compute a tensor whose values Python may have, see Note [Segments]; False for those of other graphs."""
+    graph = getattr(getattr(t._data, "node", None), "graph", None)
+    if graph is None or not graph.is_lazy:
+        return False
+    graph.compute(t)
+    return True
 
 
 def recording(*tensors: Any) -> Any:
@@ -79,7 +88,7 @@ def recording(*tensors: Any) -> Any:
     if mode is not None:
         return mode.graph
     for t in tensors:
-        if isinstance(t, Tensor) and isinstance(t._data, Value):
+        if isinstance(t, Tensor) and isinstance(t._data, Value) and not _computed(t):
             return t._data.node.graph
     return None
 

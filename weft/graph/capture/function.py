@@ -23,10 +23,12 @@ from ...runtime.limits import LeastRecentlyUsed
 from ...tensor import Tensor, wrap
 from ...typing import P, R
 from .autograph import Rewriting, convert
+from .breaks import Cut, demands_values, forget
 from .python_reads import Watch
+from .segment_programs import SegmentPrograms
 from .signature import describe_leaves, is_flat, signature_of
 from .trace import Eagerly, Trace
-from .tracing import TruthError
+from .tracing import Escaped, GraphBreak, TruthError
 
 ndarray = np.ndarray
 _EAGER = settings.EAGER()
@@ -45,6 +47,7 @@ class CapturedFunction(Generic[P, R]):
         tune: bool = True,
         freeze: bool = False,
         max_programs: int | None = None,
+        fullgraph: bool = False,
     ) -> None:
         self.fn = fn
         # the attributes of a model are forwarded: a copy of them would go stale
@@ -58,11 +61,14 @@ class CapturedFunction(Generic[P, R]):
         self.tune = tune
         self.freeze = freeze
         self.max_programs = max_programs
+        self.fullgraph = fullgraph
         limit = limits.max_programs if max_programs is None else lambda: max_programs
         self._traces: LeastRecentlyUsed[Any, Trace] = LeastRecentlyUsed(limit)
+        self._segments = SegmentPrograms(self, limit)
+        self._demands: bool | None = None  # whether calls are first run in segments; None: not looked at yet
         self._lock = threading.RLock()
         forks.renewed_in_child(self)
-        self._warned = self._said_dropped = self._told = False
+        self._warned = self._said_dropped = self._told = self._told_cut = False
         self._frozen: set[str] = set()  # what was reported to happen once
         self._variants = 0  # traces that differ from another one in more than their signature, so far
         self._last: Any = (None, None)  # the signature of the latest call and its trace
@@ -123,7 +129,7 @@ class CapturedFunction(Generic[P, R]):
     @property
     def _options(self) -> dict[str, Any]:
         """The arguments of `function` that this one was made with."""
-        names = ("keep_grads", "memory_budget", "tune", "freeze", "max_programs")
+        names = ("keep_grads", "memory_budget", "tune", "freeze", "max_programs", "fullgraph")
         return {name: getattr(self, name) for name in names}
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -155,6 +161,8 @@ class CapturedFunction(Generic[P, R]):
         result = trace.run(tensors)
         if result.__class__ is Eagerly:
             return self._run_eagerly(result.reason, args, kwargs)
+        if result.__class__ is Cut:
+            return self._run_cut(result, args, kwargs)
         return result
 
     def _variant(self, trace: Trace, key: Any, leaves: list[Any], structure: Any, tensors: list[Tensor]) -> Trace:
@@ -195,6 +203,23 @@ class CapturedFunction(Generic[P, R]):
                     stacklevel=6,
                 )
 
+    def _run_cut(self, cut: Cut, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the Python function, and what it computes between values that it looks at as programs."""
+        given = [wrap(v) if isinstance(v, ndarray) else v for v in args]
+        named = {k: wrap(v) if isinstance(v, ndarray) else v for k, v in kwargs.items()}
+        result = cut.call(self.fn, tuple(given), named)
+        if not cut.known:  # no value was needed: the next call is captured as a whole
+            with self._lock:
+                self._demands = False
+                self._traces.drop(cut)  # type: ignore[arg-type]
+                self._last = (None, None)
+        return result
+
+    def _tell_cut(self, cut: Cut) -> None:
+        if not self._told_cut:
+            self._told_cut = True
+            warnings.warn(cut.note(), stacklevel=6)
+
     def _run_eagerly(self, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the Python function itself, whose effects on the caller's memory a program could not reproduce."""
         if not self._told:
@@ -227,20 +252,32 @@ class CapturedFunction(Generic[P, R]):
     def _trace(self, key: Any, leaves: list[Any], structure: Any) -> Trace:
         if len(self._traces) >= WARN_AFTER and not self._warned:
             self._warned = True
-            last = self._latest()
+            last = self._traces.values()[-1]
             warnings.warn(
                 f"{self.__name__}: captured for the {len(self._traces) + 1}th signature. The last two differ: "
                 f"{last.signature} and {describe_leaves(leaves)}. Pad batches to one size, or pass changing numbers as tensors.",
                 stacklevel=4,
             )
+        whole = self.fullgraph or self.freeze
+        if self._demands is None:
+            self._demands = not whole and demands_values(self.fn)
+        if self._demands:
+            cut = Cut(self, describe_leaves(leaves), self._segments)
+            self._traces.put(key, cut)  # type: ignore[arg-type]
+            return cut  # type: ignore[return-value]
         while True:
             try:
                 with self._rewriting.active():
                     trace = Trace(self, leaves, structure, self.fn)
                 break
-            except TruthError as error:
-                if not self._rewriting.extend(error.__traceback__):
+            except GraphBreak as error:
+                if isinstance(error, TruthError) and self._rewriting.extend(error.__traceback__):
+                    continue
+                if whole or isinstance(error, Escaped) and not forget(error.tensors):
                     raise
+                trace = Cut(self, describe_leaves(leaves), self._segments, error)  # type: ignore[assignment]
+                self._traces.put(key, trace)
+                return trace
             except RecursionError as error:
                 if self._rewriting.codes:
                     error.add_note(
@@ -273,7 +310,10 @@ class CapturedFunction(Generic[P, R]):
         traces = self._traces.values()
         if not traces:
             raise RuntimeError(f"{self.__name__}: has not been called yet, so nothing was captured.")
-        return traces[-1]
+        last: Any = traces[-1]
+        if last.__class__ is Cut:
+            raise RuntimeError(f"{last.note()} There is no graph of the whole.")
+        return last
 
     @property
     def graph(self) -> Any:
@@ -290,6 +330,9 @@ class CapturedFunction(Generic[P, R]):
         """
         from ...compiler.explain import explain
 
+        for last in list[Any](self._traces.values())[-1:]:
+            if last.__class__ is Cut:
+                return last.note()
         return explain(self._latest())
 
     def refresh(self) -> None:
@@ -301,6 +344,8 @@ class CapturedFunction(Generic[P, R]):
         """Forget all captured signatures."""
         with self._lock:
             self._traces.clear()
+            self._segments.programs.clear()
+            self._demands = None
             self._last = (None, None)
 
 
@@ -313,6 +358,7 @@ def function(
     tune: bool = ...,
     freeze: bool = ...,
     max_programs: int | None = ...,
+    fullgraph: bool = ...,
 ) -> CapturedFunction[P, R]: ...
 @overload
 def function(
@@ -323,6 +369,7 @@ def function(
     tune: bool = ...,
     freeze: bool = ...,
     max_programs: int | None = ...,
+    fullgraph: bool = ...,
 ) -> Callable[[Callable[P, R]], CapturedFunction[P, R]]: ...
 def function(
     fn: Callable[..., Any] | None = None,
@@ -332,6 +379,7 @@ def function(
     tune: bool = True,
     freeze: bool = False,
     max_programs: int | None = None,
+    fullgraph: bool = False,
 ) -> Any:
     """Capture `fn` and run it as one compiled program: `@wf.function`, or `step = wf.function(step)`.
 
@@ -340,6 +388,10 @@ def function(
     over are read and written in place, so a captured function has the same effects as the eager one. Where a program
     could not guarantee that (arguments that share memory which the function writes, a list or dict argument that it
     changes) the call runs eagerly, after one warning.
+
+    What cannot be part of a program (`.item()`, `.numpy()`, printing and other I/O, sizes and branches that depend on data)
+    cuts the function into parts: its Python code runs at every call, and what it computes between two cuts runs as a program
+    if that is long enough to pay. One warning names the line.
 
     Gradients that the function leaves in `.grad` are there after the call, unless the function itself updates the tensor:
     then the gradient stays inside the program, which saves its memory, and `.grad` is None.
@@ -358,6 +410,8 @@ def function(
             not: call `refresh()` after them. A NaN that reaches a ReLU right after a product or convolution may become 0.
         max_programs: how many programs, one per signature, are kept; the least recently used is evicted. Defaults to
             `WEFT_MAX_PROGRAMS`, or 256.
+        fullgraph: the function must run as one program: a cut raises a CaptureError that says what to write instead. Frozen
+            functions (`freeze=True`) and distributed steps require it.
 
     >>> @wf.function
     ... def step(x, w):
@@ -373,11 +427,17 @@ def function(
         raise ValueError(f"function: max_programs must be an integer of at least 1, or None. Got {max_programs!r}.")
     if fn is None:
         return lambda f: function(
-            f, keep_grads=keep_grads, memory_budget=memory_budget, tune=tune, freeze=freeze, max_programs=max_programs
+            f,
+            keep_grads=keep_grads,
+            memory_budget=memory_budget,
+            tune=tune,
+            freeze=freeze,
+            max_programs=max_programs,
+            fullgraph=fullgraph,
         )
     if not callable(fn):
         raise TypeError(f"function: expected something to call. Got {type(fn).__name__}.")
-    return CapturedFunction(fn, keep_grads, memory_budget, tune, freeze, max_programs)
+    return CapturedFunction(fn, keep_grads, memory_budget, tune, freeze, max_programs, fullgraph)
 
 
 def _imported(module: str | None, name: str) -> Any:

@@ -35,6 +35,7 @@ from ...ops.core import inplace, recording
 from ...tensor import Tensor, wrap
 from ..graph import Value
 from . import relinking
+from .breaks import output_cuts
 from .python_reads import Watch
 from .sharing import Outside, bounds, overlap, repeats
 from .signature import describe_leaves
@@ -85,6 +86,7 @@ class Trace:
         self.relinked = -1  # the clock of `tape.relinked` when `links` was compared last
         started = time.perf_counter()
         self.capture = Capture(getattr(owner.fn, "__qualname__", "function"))
+        self.capture.graph.may_cut = not (owner.fullgraph or owner.freeze)
         self.watch = Watch(owner.fn)
         self.reads: Callable[[], bool] | None = None  # whether Python values that the trace read are the same still
         try:
@@ -125,11 +127,11 @@ class Trace:
                 else:
                     symbolic.append(leaf)
             if isinstance(structure, int):
-                with self.watch:
+                with self.watch, output_cuts(self.owner.fn, self.capture.graph.may_cut):
                     return [python(*symbolic)]
             call_args, call_kwargs = unflatten(structure, symbolic)
             containers = _containers((*call_args, *call_kwargs.values()))
-            with self.watch:
+            with self.watch, output_cuts(self.owner.fn, self.capture.graph.may_cut):
                 result = [python(*call_args, **call_kwargs)]
             if any(not _same_items(c, items) for c, items in containers):
                 self.reason = (

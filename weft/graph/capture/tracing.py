@@ -24,6 +24,7 @@ import gc
 import threading
 import weakref
 from collections.abc import Iterator
+from types import FrameType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -47,8 +48,29 @@ class CaptureError(RuntimeError):
     """A function cannot be captured as it is written. The message shows the line and what to write instead."""
 
 
-class TruthError(CaptureError):
+class GraphBreak(CaptureError):
+    """Python needs a value, or does something, that a program cannot. `action` says what; `at` is the user's line."""
+
+    def __init__(self, action: str, at: Any, message: str | None = None) -> None:
+        super().__init__(message or f"{action}: cannot be part of a captured function. At {at}.")
+        self.action, self.at = action, at
+
+    def with_message(self, message: str) -> GraphBreak:
+        """The same error in other words."""
+        made = type(self).__new__(type(self), message)
+        made.__dict__.update(self.__dict__)
+        return made
+
+
+class TruthError(GraphBreak):
     """`bool()` of a symbolic tensor."""
+
+class Escaped(GraphBreak):
+    """A symbolic tensor was stored outside of the function. `tensors` are all of them."""
+
+    def __init__(self, tensors: list[Any], at: Any, message: str) -> None:
+        super().__init__("a tensor is stored outside of the function", at, message)
+        self.tensors = tensors
 
 
 class Uncapturable(CaptureError):
@@ -85,6 +107,7 @@ class CapturedGraph(Graph):
     """The graph of one captured call. `inputs` are the argument placeholders, `variables` the outside tensors."""
 
     separates = True
+    may_cut = False  # whether the text of a symbolic tensor is a reason to give the trace up
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -307,9 +330,11 @@ class CapturedGraph(Graph):
         return False
 
     def unknown_size(self, node: Node) -> None:
-        raise CaptureError(
+        raise GraphBreak(
+            f"{node.op.name}, the size of whose result depends on the data",
+            node.where,
             f"{node.op.name}: the size of its result depends on the data, so it cannot be part of a captured function. "
-            f"At {node.where}. Compute it outside and pass it in, or use a form with a fixed size such as `wf.where`."
+            f"At {node.where}. Compute it outside and pass it in, or use a form with a fixed size such as `wf.where`.",
         )
 
     def foreign(self, value: Any) -> NoReturn:
@@ -328,19 +353,28 @@ class CapturedGraph(Graph):
     def refuse(self, value: Value, action: str) -> NoReturn:
         if self.finished:
             self.foreign(value)
-        raise CaptureError(
+        raise GraphBreak(
+            action,
+            user_location(2),
             f"{action}: the value of this tensor is not known while the function is captured. It was made at "
-            f"{value.node.where}. Return it and look at it outside, use `wf.debug.print`, or run with WEFT_EAGER=1."
+            f"{value.node.where}. Return it and look at it outside, use `wf.debug.print`, or run with WEFT_EAGER=1.",
         )
 
     def truth(self, value: Value, tensor: Tensor) -> bool:
         if self.finished:
             self.foreign(value)
         raise TruthError(
+            "if/while",
+            user_location(2),
             "if/while: the truth of a tensor is not known while the function is captured. "
             f"It was made at {value.node.where}. Write `wf.cond(condition, on_true, on_false)`, `wf.where(...)` or "
-            "`wf.while_loop(...)`, or run with WEFT_EAGER=1."
+            "`wf.while_loop(...)`, or run with WEFT_EAGER=1.",
         )
+
+    def describe(self, value: Value, tensor: Tensor) -> str:
+        if self.may_cut and not self.finished:
+            raise GraphBreak("print", user_location(2))
+        return super().describe(value, tensor)
 
 
 def gradient_kind(gradient: Any) -> bool | None:
@@ -523,21 +557,33 @@ class Capture(Mode):
                 graphs += [sub.graph for sub in node.op.subs]
         if any(self._escaped(r, returned) is not None for r in self.graph.alive):
             gc.collect()  # cycles of the user's own objects may still hold dead tensors
-            for r in self.graph.alive:
-                t = self._escaped(r, returned)
-                if t is not None:
-                    where = t._data.node.where
-                    raise CaptureError(
-                        f"capture: a tensor of shape {format_shape(t.shape)} computed in the captured function was "
-                        f"stored outside of it. It was made at {where}. Return it, or write into an existing tensor "
-                        "in place (`self.w.copy_(new)` or `self.w -= step`) instead of rebinding the name."
-                    )
+            escaped = [t for t in (self._escaped(r, returned) for r in self.graph.alive) if t is not None]
+            escaped = [t for t in escaped if not _only_in_frames(t, escaped)]
+            if escaped:
+                where = escaped[0]._data.node.where
+                raise Escaped(
+                    escaped,
+                    where,
+                    f"capture: a tensor of shape {format_shape(escaped[0].shape)} computed in the captured function was "
+                    f"stored outside of it. It was made at {where}. Return it, or write into an existing tensor "
+                    "in place (`self.w.copy_(new)` or `self.w -= step`) instead of rebinding the name.",
+                )
         self.graph.alive.clear()
 
     @staticmethod
     def _escaped(ref: Any, returned: set[int]) -> Tensor | None:
         t = ref()
         return t if t is not None and id(t) not in returned and type(t._data) is Value else None
+
+
+def _only_in_frames(tensor: Tensor, known: list[Tensor]) -> bool:
+    """Whether only frames hold a tensor: a debugger looks at the variables of a function that has returned."""
+    for holder in gc.get_referrers(tensor):
+        if holder is known or isinstance(holder, FrameType):
+            continue
+        if type(holder) is not dict or not any(isinstance(h, FrameType) for h in gc.get_referrers(holder)):
+            return False
+    return True
 
 
 def beyond(tensor: Tensor) -> TapeNode:

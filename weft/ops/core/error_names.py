@@ -67,7 +67,12 @@ def renamed(name: str, error: Exception, keep_prefix: bool = False) -> Exception
     message = str(error)
     if message.startswith(f"{name}: ") and _kind(error) is type(error) or type(error) is AssertionError:
         return error  # an AssertionError is a failed `wf.debug.check`, in the words of the user
-    if type(error).__module__.split(".")[0] == "weft" and type(error).__init__ is not Exception.__init__:
+    again: Callable[[str], Exception] | None = getattr(error, "with_message", None)
+    if (
+        again is None
+        and type(error).__module__.split(".")[0] == "weft"
+        and type(error).__init__ is not Exception.__init__
+    ):
         if not isinstance(error, _PLAIN) or "__init__" in type(error).__dict__:
             return error  # an error class with its own constructor is kept
     found = _PREFIX.match(message)
@@ -78,7 +83,7 @@ def renamed(name: str, error: Exception, keep_prefix: bool = False) -> Exception
             message = message[found.end() :]
     if not isinstance(error, _PLAIN):  # an AttributeError, KeyError …: an argument of an unsupported kind
         message = f"cannot work with these arguments. {type(error).__name__}: {message}"
-    return _kind(error)(f"{name}: {message}")
+    return (_kind(error) if again is None else again)(f"{name}: {message}")
 
 
 def wrong_tensor(

@@ -118,7 +118,7 @@ def writer_of(x: Tensor) -> Writer | None:
     """The object that takes writes to `x`, if any: a capture in progress, or its symbolic data."""
     if define.modes.active:
         for mode in reversed(define.current_modes()):
-            if mode.takes_writes:
+            if mode.takes_writes and mode.takes(x):
                 return mode
     if type(x._data) is not ndarray:
         return SymbolicWriter(x._data)

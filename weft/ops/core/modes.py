@@ -59,6 +59,10 @@ class Mode:
 
     # Writes in place, asked of the innermost mode that takes writes; see Note [In-place].
 
+    def takes(self, x: Tensor) -> bool:
+        """Whether a mode that takes writes takes one to `x`; otherwise it is an eager one."""
+        return True
+
     def assign(self, x: Tensor, value: Tensor) -> None:
         """Give the eager tensor `x` a new value; the mode keeps it until the program runs."""
         raise NotImplementedError(f"{type(self).__name__}: a mode that takes writes must define `assign(x, value)`.")
