@@ -39,6 +39,7 @@ LAYERS: list[set[str]] = [
         "graph.capture.backward",
         "graph.execute.regions",
         "graph.execute.executor",
+        "graph.execute.partial",
         "graph.execute.partition",
         "graph.execute.resumable",
         "graph.execute.resumable_tokens",
@@ -47,6 +48,7 @@ LAYERS: list[set[str]] = [
         "graph.declared.graph_files",
         "graph.declared.loading",
         "graph.declared.callables",
+        "graph.declared.functions",
         "graph.capture.sharing",
         "profiler",
     },
@@ -57,7 +59,7 @@ LAYERS: list[set[str]] = [
     {"compiler.program"},  # what a program consists of: steps, layouts, storages
     {"graph"},  # what a graph is, and how one is recorded
     {"io.durable", "io.tensor_file", "io.checked", "io.shards"},  # files of bytes and of arrays
-    {"sparse", "linalg", "fft", "special", "debug", "array_api_info", "cuda", "spectra"},  # built from ops
+    {"sparse", "linalg", "fft", "special", "debug", "array_api_info", "cuda", "spectra", "tensor_array"},  # built from ops
     {
         "tensor",
         "typing",
@@ -65,14 +67,14 @@ LAYERS: list[set[str]] = [
         "autocast",
         "autograd",
         "random",
+        "random_keys",
         "dtypes",
         "errors",
         "dlpack",
+        "arrow",
         "printing",
         "multiprocessing",
-        "random_keys",
         "waterfall",
-        "arrow",
         "svg",
         "tree",
     },
@@ -98,10 +100,10 @@ ONLY_IN: dict[str, str] = {
     "uvicorn": "weft/serve/",
     "onnx": "weft/io/",
     "sklearn": "weft/sklearn",
+    "einops": "weft/einops",
 }
 FORBIDDEN = {"torch", "torchvision", "jax", "jaxlib", "tensorflow", "keras", "paddle", "mxnet", "mlx"}
 
-    "einops": "weft/einops",
 
 class Import(NamedTuple):
     file: str

@@ -103,6 +103,7 @@ from .runtime.info import info as info
 from .runtime.threads import get_num_threads as get_num_threads
 from .runtime.threads import set_num_threads as set_num_threads
 from .tensor import Tensor as Tensor
+from .tensor_array import TensorArray as TensorArray
 from .train import Trainer as Trainer
 from .tree import flatten as tree_flatten
 from .tree import leaves as tree_leaves
@@ -129,15 +130,15 @@ __all__ = [
     "BFloat16Tensor", "Barrier", "BoolTensor", "ByteTensor", "CancelledError", "CaptureError", "CharTensor",
     "Coordinator", "DoubleTensor", "FIFOQueue", "FileError", "FloatTensor", "Function", "Generator", "Graph",
     "HalfTensor", "IntTensor", "LongTensor", "PriorityQueue", "QueueClosedError", "QueueRunner",
-    "RandomShuffleQueue", "RowSparse", "Session", "ShortTensor", "Size", "StagingArea", "Tensor", "Trainer",
-    "Variable", "abs", "absolute", "acos", "acosh", "add", "addbmm", "addcdiv", "addcmul", "addmm", "addmv",
-    "addr", "all", "allclose", "amax", "amin", "aminmax", "angle", "any", "arange", "arccos", "arccosh",
-    "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "argmax", "argmin", "argsort", "argwhere", "array",
-    "array_equal", "as_strided", "as_tensor", "asarray", "asin", "asinh", "astype", "atan", "atan2", "atanh",
-    "atleast_1d", "atleast_2d", "atleast_3d", "autocast", "backward", "baddbmm", "bartlett_window",
-    "batch_norm", "bernoulli", "bfloat16", "bilinear", "bincount", "binomial", "bitwise_and",
-    "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor",
-    "blackman_window", "block_diag", "bmm", "bool", "broadcast_arrays", "broadcast_shapes",
+    "RandomShuffleQueue", "RowSparse", "Session", "ShortTensor", "Size", "StagingArea", "Tensor",
+    "TensorArray", "Trainer", "Variable", "abs", "absolute", "acos", "acosh", "add", "addbmm", "addcdiv",
+    "addcmul", "addmm", "addmv", "addr", "all", "allclose", "amax", "amin", "aminmax", "angle", "any",
+    "arange", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "argmax", "argmin",
+    "argsort", "argwhere", "array", "array_equal", "as_strided", "as_tensor", "asarray", "asin", "asinh",
+    "astype", "atan", "atan2", "atanh", "atleast_1d", "atleast_2d", "atleast_3d", "autocast", "backward",
+    "baddbmm", "bartlett_window", "batch_norm", "bernoulli", "bfloat16", "bilinear", "bincount", "binomial",
+    "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift",
+    "bitwise_xor", "blackman_window", "block_diag", "bmm", "bool", "broadcast_arrays", "broadcast_shapes",
     "broadcast_tensors", "broadcast_to", "bucketize", "can_cast", "cartesian_prod", "case", "cat", "cdist",
     "cdouble", "ceil", "celu", "cfloat", "chain_matmul", "checkpoint", "cholesky", "cholesky_inverse",
     "cholesky_solve", "chunk", "clamp", "clamp_max", "clamp_min", "clip", "clone", "colocate_with",

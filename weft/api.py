@@ -102,6 +102,7 @@ LAZY: dict[str, str] = {
     "Barrier": ".graph.declared.queues:Barrier",
     "Coordinator": ".graph.declared.runners:Coordinator",
     "QueueRunner": ".graph.declared.runners:QueueRunner",
+    "TensorArray": ".tensor_array:TensorArray",
     "QueueClosedError": ".graph.declared.queues:QueueClosedError",
     "outside_capture": ".graph.capture.tracing:outside",
     "nn": ".nn",
@@ -130,7 +131,9 @@ LAZY: dict[str, str] = {
     "gradcheck": ".autograd.gradcheck:gradcheck",
     "gradgradcheck": ".autograd.gradcheck:gradgradcheck",
     "tree": ".tree",
-    **{f"tree_{n}": f".tree:{n}" for n in ("map", "flatten", "unflatten", "leaves", "structure", "reduce", "transpose")},
+    **{
+        f"tree_{n}": f".tree:{n}" for n in ("map", "flatten", "unflatten", "leaves", "structure", "reduce", "transpose")
+    },
     "register_pytree_node": ".tree:register_pytree_node",
     "register_pytree_node_class": ".tree:register_pytree_node_class",
     "register_dataclass": ".tree:register_dataclass",

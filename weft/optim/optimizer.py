@@ -236,7 +236,9 @@ class Optimizer:
         if not isinstance(group, Mapping) or "params" not in group:
             raise TypeError(f"{name}: a group must be a dict with 'params'. Got {describe(group)}.")
         params = group["params"]
-        params = [params] if isinstance(params, Tensor) else [p[1] if isinstance(p, tuple) else p for p in params]
+        single = isinstance(params, Tensor) or hasattr(params, "__weft_tensor__")
+        params = [params] if single else [p[1] if isinstance(p, tuple) else p for p in params]
+        params = [getattr(p, "tensor", p) for p in params]  # the memory of a wf.Variable
         settings = {k: v for k, v in group.items() if k != "params"}
         unknown = [k for k in settings if k not in self.defaults]
         if unknown:

@@ -7,7 +7,7 @@ import functools
 import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Generic, overload
 
@@ -362,6 +362,10 @@ def function(
 ) -> CapturedFunction[P, R]: ...
 @overload
 def function(
+    fn: Sequence[Any], outputs: Any = ..., *, updates: Any = ..., givens: Any = ...
+) -> Callable[..., Any]: ...
+@overload
+def function(
     fn: None = None,
     *,
     keep_grads: bool = ...,
@@ -372,7 +376,8 @@ def function(
     fullgraph: bool = ...,
 ) -> Callable[[Callable[P, R]], CapturedFunction[P, R]]: ...
 def function(
-    fn: Callable[..., Any] | None = None,
+    fn: Callable[..., Any] | Sequence[Any] | None = None,
+    outputs: Any = None,
     *,
     keep_grads: bool = False,
     memory_budget: int | None = None,
@@ -380,8 +385,13 @@ def function(
     freeze: bool = False,
     max_programs: int | None = None,
     fullgraph: bool = False,
+    updates: Any = None,
+    givens: Any = None,
 ) -> Any:
     """Capture `fn` and run it as one compiled program: `@wf.function`, or `step = wf.function(step)`.
+
+    With a list of symbolic tensors of a declared graph instead of `fn` it makes a function of that graph, as in Theano:
+    `wf.function([x], y, updates=[(w, w - 0.1 * gradient)])`. The last example shows one.
 
     The first call with a new signature (shapes and dtypes of tensors, values of everything else) traces the function on
     symbolic tensors and compiles the trace; later calls run the program. Arguments and tensors that the function closes
@@ -412,6 +422,10 @@ def function(
             `WEFT_MAX_PROGRAMS`, or 256.
         fullgraph: the function must run as one program: a cut raises a CaptureError that says what to write instead. Frozen
             functions (`freeze=True`) and distributed steps require it.
+        outputs: with a list of inputs, the symbolic tensors whose values the function returns.
+        updates: with a list of inputs, pairs (or a dict) of a `wf.Variable` and its new value; all are computed from the old
+            values, like the outputs, and stored at the end.
+        givens: with a list of inputs, pairs (or a dict) of a tensor of the graph and what takes its place.
 
     >>> @wf.function
     ... def step(x, w):
@@ -420,7 +434,22 @@ def function(
     24.0
     >>> len(step.signatures)
     1
+
+    >>> with wf.Graph().as_default():
+    ...     x, total = wf.placeholder(wf.float32, ()), wf.Variable(0.0, dtype=wf.float32)
+    ...     add = wf.function([x], total, updates=[(total, total + x)])
+    >>> add(2.0).item(), add(5.0).item(), total.numpy().item()
+    (0.0, 2.0, 7.0)
     """
+    if isinstance(fn, (list, tuple)):
+        from ..declared.functions import declared_function
+
+        return declared_function(fn, outputs, updates, givens)
+    if outputs is not None or updates is not None or givens is not None:
+        raise TypeError(
+            "function: outputs, updates and givens belong to a list of inputs of a declared graph, `wf.function([x], y, "
+            "updates=…)`. A function in Python returns its outputs and writes its updates itself."
+        )
     if max_programs is not None and (
         isinstance(max_programs, bool) or not isinstance(max_programs, int) or max_programs < 1
     ):

@@ -129,6 +129,8 @@ def minimize(optimizer: Any, loss: Tensor) -> Node:
     >>> with wf.Session(graph) as sess:
     ...     sess.run(train, {x: [[1.0, 2.0]]})
     """
+    if isinstance(optimizer, Tensor) and hasattr(loss, "param_groups"):
+        optimizer, loss = loss, optimizer  # `minimize(loss, optimizer)` reads as well
     if not _is_symbolic(loss) or not isinstance(loss._data.node.graph, DeclaredGraph):
         raise TypeError(
             "minimize: the loss must be a symbolic tensor of a declared graph. Use `loss.backward()` and `step()`."

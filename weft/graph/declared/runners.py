@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -42,8 +43,8 @@ class Coordinator:
         """Wait until a stop is requested; return False if `timeout` seconds pass first."""
         return self._stop.wait(timeout)
 
-    def start(self, target: Callable[[], None], name: str) -> None:
-        """Run `target` in a new thread; an exception requests a stop."""
+    def start(self, target: Callable[[], None], name: str) -> threading.Thread:
+        """Run `target` in a new thread, which is returned; an exception requests a stop."""
 
         def run() -> None:
             try:
@@ -54,11 +55,19 @@ class Coordinator:
         thread = threading.Thread(target=run, name=name, daemon=True)
         self._threads.append(thread)
         thread.start()
+        return thread
 
-    def join(self, timeout: float = 60.0) -> None:
-        """Wait for all threads to end, and raise the error that stopped them; TimeoutError after `timeout` seconds."""
+    def join(self, threads: Sequence[threading.Thread] | float | None = None, timeout: float = 60.0) -> None:
+        """Wait for all threads to end, and raise the error that stopped them; TimeoutError after `timeout` seconds.
+
+        Args:
+            threads: threads that the coordinator did not start itself, to wait for as well.
+            timeout: seconds, for all threads together; also accepted alone, `join(5.0)`.
+        """
+        if isinstance(threads, (int, float)):
+            timeout, threads = float(threads), None
         end = time.monotonic() + timeout
-        for thread in self._threads:
+        for thread in dict.fromkeys([*self._threads, *(threads or ())]):
             thread.join(max(0.0, end - time.monotonic()))
             if thread.is_alive():
                 raise TimeoutError(f"coordinator: thread {thread.name!r} did not end within {timeout} seconds.")
@@ -92,11 +101,14 @@ class QueueRunner:
         self._left = len(self.enqueue_ops)
         self._lock = threading.Lock()
 
-    def start(self, session: Any, coordinator: Coordinator) -> None:
-        """Start the threads. Stopping the coordinator cancels pending enqueues."""
+    def start(self, session: Any, coordinator: Coordinator) -> list[threading.Thread]:
+        """Start the threads and return them. Stopping the coordinator cancels pending enqueues."""
+        threads = []
         for i, op in enumerate(self.enqueue_ops):
-            coordinator.start(lambda op=op: self._run(session, coordinator, op), f"{self.queue.name}-runner-{i}")  # type: ignore[misc]
-        coordinator.start(lambda: self._watch(coordinator), f"{self.queue.name}-watch")
+            run = functools.partial(self._run, session, coordinator, op)
+            threads.append(coordinator.start(run, f"{self.queue.name}-runner-{i}"))
+        threads.append(coordinator.start(lambda: self._watch(coordinator), f"{self.queue.name}-watch"))
+        return threads
 
     def _run(self, session: Any, coordinator: Coordinator, op: Node) -> None:
         try:

@@ -32,6 +32,7 @@ from .costs import Measuring, report
 from .executor import Engine, Plan, Unit, needed_nodes
 from .leases import give_back, is_given_up
 from .naive import Interpreter, Script
+from .partial import PartialRun
 from .partition import Part, partition, run_parts
 from .placement import Placement, as_devices
 from .run import Run
@@ -93,12 +94,20 @@ class Session:
 
     # Running ------------------------------------------------------------------------------------------------------------
 
-    def run(self, fetches: Any, feeds: Mapping[Any, Any] | None = None, *, timeout: float | None = None) -> Any:
+    def run(
+        self,
+        fetches: Any,
+        feeds: Mapping[Any, Any] | None = None,
+        *,
+        feed_dict: Mapping[Any, Any] | None = None,
+        timeout: float | None = None,
+    ) -> Any:
         """Run one step and return the values of `fetches` as eager tensors, in the same structure.
 
         Args:
             fetches: a tensor, a Variable, a node (gives None), a name, or any nesting of them.
             feeds: values for placeholders, or for any other tensor, which is then not computed.
+            feed_dict: TensorFlow's name of `feeds`.
             timeout: seconds after which the step is abandoned with a TimeoutError.
 
         >>> with wf.Graph().as_default() as graph:
@@ -109,11 +118,54 @@ class Session:
         ...     sess.run(z, {x: 1.0}).item(), sess.run(z, {y: 5.0}).item()
         (20.0, 50.0)
         """
-        step, arrays = self._step(fetches, feeds)
+        step, arrays = self._step(fetches, feeds if feed_dict is None else _one_of(feeds, feed_dict))
         return self._run_step(step, arrays, timeout)
 
+    def partial_run_setup(self, fetches: Any, feeds: Sequence[Any] = ()) -> PartialRun:
+        """Prepare one step that runs in several calls of `partial_run`, and return its handle.
+
+        Args:
+            fetches: everything that the calls together fetch.
+            feeds: everything that they feed.
+
+        >>> with wf.Graph().as_default() as graph:
+        ...     a, b = wf.placeholder(wf.float32, ()), wf.placeholder(wf.float32, ())
+        ...     first = a * 10
+        ...     second = first + b
+        >>> with wf.Session(graph) as sess:
+        ...     handle = sess.partial_run_setup([first, second], [a, b])
+        ...     value = sess.partial_run(handle, first, feed_dict={a: 2.0})
+        ...     sess.partial_run(handle, second, feed_dict={b: value / 4}).item()
+        25.0
+        """
+        self._check_open()
+        return PartialRun(self, fetches, feeds)
+
+    def partial_run(
+        self,
+        handle: PartialRun,
+        fetches: Any,
+        feed_dict: Mapping[Any, Any] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> Any:
+        """Continue the step of `handle`: feed more tensors and return the values of `fetches`.
+
+        A node runs once in the whole step, in the first call that needs it, so draws and assigns happen once.
+        """
+        if not isinstance(handle, PartialRun) or handle.session is not self:
+            raise TypeError("partial_run: expected a handle that `partial_run_setup` of this session returned.")
+        values = {self._feed_target(t): a for t, a in (feed_dict or {}).items()}
+        return handle.call(fetches, {v: np.array(_feed(v, a)) for v, a in values.items()}, timeout)
+
     def run_async(
-        self, fetches: Any, feeds: Mapping[Any, Any] | None = None, *, timeout: float | None = None, queue: str = "main"
+        self,
+        fetches: Any,
+        feeds: Mapping[Any, Any] | None = None,
+        *,
+        feed_dict: Mapping[Any, Any] | None = None,
+        timeout: float | None = None,
+        queue: str = "main",
     ) -> Future[Any]:
         """Submit a step and return a future of its result.
 
@@ -128,7 +180,7 @@ class Session:
         ...     sess.run_async(y, {x: 1.0}).result(timeout=60).item()
         2.0
         """
-        step, arrays = self._step(fetches, feeds)
+        step, arrays = self._step(fetches, feeds if feed_dict is None else _one_of(feeds, feed_dict))
         arrays = [np.array(a) for a in arrays]
         with self._lock:
             self._check_open()
@@ -271,6 +323,11 @@ class Session:
                 refuse_foreign(self.graph, v)
         return PreparedStep(self, [self._fetch_target(x) for x in leaves], structure, values)
 
+    def _prepare(self, targets: list[Value | Node], fed: list[Value], done: frozenset[Node]) -> PreparedStep:
+        """A step that returns a list of the values of `targets`, without the nodes that are `done`."""
+        self._check_open()
+        return PreparedStep(self, targets, flatten([0] * len(targets))[1], fed, done)
+
     def _feed_target(self, what: Any) -> Value:
         if isinstance(what, str):
             what = self.graph.tensor(what)
@@ -341,6 +398,12 @@ class Session:
         finally:
             self._runs.discard(run)
             self.last_run = run
+
+
+def _one_of(feeds: Mapping[Any, Any] | None, feed_dict: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    if feeds is not None:
+        raise TypeError("run: the feeds were given twice, as `feeds` and as `feed_dict`. Give them once.")
+    return feed_dict
 
 
 def _feed(value: Value, given: Any) -> ndarray:
@@ -425,13 +488,18 @@ def _check_memory(nodes: Sequence[Node]) -> None:
 class PreparedStep:
     """A step's definition, made ready to run: its plan, and what its results are."""
 
-    def __init__(self, session: Session, targets: list[Value | Node], structure: Any, fed: list[Value]) -> None:
+    def __init__(
+        self, session: Session, targets: list[Value | Node], structure: Any, fed: list[Value],
+        done: frozenset[Node] = frozenset(),
+    ) -> None:  # fmt: skip
         self.session, self.structure, self.fed = session, structure, fed
         self.targets = targets
         given = set(fed)
         values = [t for t in targets if isinstance(t, Value) and t not in given]
         wanted = [v.node for v in values] + [t for t in targets if isinstance(t, Node)]
         nodes = needed_nodes(wanted, given)
+        if done:  # ran in an earlier part of the same step
+            nodes = [n for n in nodes if n not in done]
         _check_fed(nodes, given)
         if any(isinstance(n.op, ControlOp) and (session.lower or must_lower(n)) for n in nodes):
             new = Lowered(nodes, session.lower)
