@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .communicator import WorkerLostError as WorkerLostError
     from .embedding import Embedding as Embedding
     from .kvstore import KVStore as KVStore
+    from .parameter_server import ParameterServer as ParameterServer
     from .remote_messages import TaskLostError as TaskLostError
     from .server_state import Bounded as Bounded
     from .shard import weighted_mean as weighted_mean
@@ -37,11 +38,11 @@ _ELSEWHERE = {
     "empty": "collectives", "reduce_scatter": "collectives", "step": "steps", "weighted_mean": "shard", "writing": "writes",
     "CorruptionError": "communicator", "DivergenceError": "communicator", "WorkerLostError": "communicator",
     "Cluster": "cluster", "TaskLostError": "remote_messages", "Embedding": "embedding",
-    "KVStore": "kvstore", "Bounded": "server_state",
+    "KVStore": "kvstore", "Bounded": "server_state", "ParameterServer": "parameter_server",
 }  # fmt: skip
 
 __all__ = [
-    "Bounded", "Cluster", "CorruptionError", "DivergenceError", "Embedding", "KVStore", "TaskLostError",
+    "Bounded", "Cluster", "CorruptionError", "DivergenceError", "Embedding", "KVStore", "ParameterServer", "TaskLostError",
     "WorkerLostError", "all_gather", "all_reduce", "barrier", "broadcast", "empty",
     "is_lead", "rank", "reduce_scatter", "step", "weighted_mean", "world_size",
     "writing",

@@ -47,6 +47,8 @@ class KVStore:
         directory: where servers keep their journals; by default with the cluster, whose end they do not survive.
         generation: the number of this worker's life; what a worker with a smaller one still sends is refused.
         timeout: seconds after which an operation that is not answered raises TimeoutError.
+        spares: further processes, which compute copies of what others do (`ParameterServer(backup=…)`).
+        observer: this process is no worker: it pulls, but does not push.
 
     >>> kv = wf.distributed.KVStore("local")
     >>> kv.init("w", wf.ones(3))
@@ -60,6 +62,7 @@ class KVStore:
         self, kind: str = "local", *, cluster: Any = None, rank: int | None = None, num_workers: int | None = None,
         consistency: Any = "sync", compression: str | None = None, threshold: float | None = None, name: str = "kvstore",
         directory: str | None = None, generation: int | None = None, timeout: float = SECONDS, spares: int = 0,
+        observer: bool = False,
     ) -> None:  # fmt: skip
         if kind not in ("local", "dist"):
             raise ValueError(f"KVStore: kind must be 'local' or 'dist'. Got {kind!r}.")
@@ -73,7 +76,7 @@ class KVStore:
         self._workers = world_size() if num_workers is None else num_workers
         if kind == "local":
             self._rank, self._workers = 0, 1
-        if not 0 <= self._rank < self._workers + spares:
+        if not observer and not 0 <= self._rank < self._workers + spares:
             raise ValueError(f"KVStore: expected a rank from 0 to {self._workers - 1}. Got {self._rank}.")
         self._compressor = None if compression is None else Compressor(compression, threshold)
         self._name = name
@@ -426,7 +429,7 @@ class KVStore:
     def retire(self) -> None:
         """This worker pushes no more: nobody waits for it any longer."""
         self.wait()
-        self._ask_all({"kv": "retire", "slot": self._rank})
+        self._ask_all({"kv": "retire", "slot": self._rank, "epoch": None})
 
     def close(self) -> None:
         """Wait for the pushes and leave; the keys stay on the servers as long as these run."""

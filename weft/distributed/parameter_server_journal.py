@@ -143,6 +143,10 @@ class _FileReader:
         self.position = end
         return found
 
+    def take_buffered(self, count: int) -> None:
+        """Nothing is in memory already."""
+        return None
+
     def read_into(self, view: memoryview) -> None:
         if self._file.readinto(view) != len(view):
             raise WireError("the journal of a parameter server is damaged: it is too short")

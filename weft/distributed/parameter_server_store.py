@@ -80,6 +80,8 @@ class KeyStore:
         self._updates: dict[str, Update] = {}
         self._settings: dict[str, dict[str, float]] = {}
         self._barriers = 0
+        self._ended = False
+        self._level = -1  # the epoch that all slots have begun
         self._arrived: set[int] = set()
         self._waiting: list[tuple[dict[str, Any], list[np.ndarray], Reply]] = []
         self._lock = threading.Lock()
@@ -454,15 +456,18 @@ class KeyStore:
     # Membership, barriers, leases -----------------------------------------------------------------------------------
 
     def retire(self, message: dict[str, Any], arrays: list[np.ndarray]) -> Answer:
-        for key in self.keys.values():
-            key.clock.retire(message["slot"])
-            self._complete(key)
+        """A slot pushes no more: at all, or in an epoch, of which another may have begun meanwhile."""
+        if message["epoch"] is None or message["epoch"] >= self._level:
+            for key in self.keys.values():
+                key.clock.retire(message["slot"])
+                self._complete(key)
         return {}, ()
 
     def level(self, message: dict[str, Any], arrays: list[np.ndarray]) -> Answer:
+        """All slots begin an epoch with the same clock."""
+        self._level = message["epoch"]
         for key in self.keys.values():
             key.clock.level(message["clock"])
-            key.previous = None
         return {}, ()
 
     def barrier(self, message: dict[str, Any], arrays: list[np.ndarray]) -> Answer | None:
@@ -499,6 +504,8 @@ class KeyStore:
                 }
                 self._write(finished)
                 self._change(finished, [])
+        if self._ended:
+            return {"over": True}, ()
         if self.leases.epoch < message["epoch"]:
             return None
         if self.leases.epoch > message["epoch"]:
@@ -522,24 +529,24 @@ class KeyStore:
         return {}, ()
 
     def progress(self, message: dict[str, Any], arrays: list[np.ndarray]) -> Answer | None:
-        """How far the epoch is; with `wait`, when it is over."""
+        """How far the epoch is; with `wait`, the results of an epoch, when it is over."""
         assert self.leases is not None
-        if message["wait"] and not self.leases.over:
-            return None
-        answer: dict[str, Any] = {
-            "epoch": self.leases.epoch,
-            "missing": self.leases.missing(),
-            "clock": self.leases.clock,
-        }
-        if message["wait"]:
-            answer["results"] = [self.leases.results[p] for p in sorted(self.leases.results)]
-        return answer, ()
+        if message["wait"] is None:
+            return {"epoch": self.leases.epoch, "missing": self.leases.missing(), "clock": self.leases.clock}, ()
+        results = self.leases.results_of(message["wait"])
+        return None if results is None else ({"results": results}, ())
+
+    def end(self, message: dict[str, Any], arrays: list[np.ndarray]) -> Answer:
+        """There are no more epochs: workers that ask for a lease are told so."""
+        self._ended = message["ended"]
+        return {}, ()
 
     # Snapshots ------------------------------------------------------------------------------------------------------
 
     def _dump(self) -> dict[str, Any]:
         meta: dict[str, Any] = {
             "slots": self.slots, "consistency": self.consistency, "spares": self.spares, "barriers": self._barriers,
+            "level": self._level, "ended": self._ended,
             "leases": None if self.leases is None else self.leases.dump(), "settings": self._settings, "keys": [], "updates": [],
             "duplicates": self.duplicates, "applied": self.updates,
         }  # fmt: skip
@@ -576,6 +583,7 @@ class KeyStore:
         arrays = {name: np.array(a) for name, a in snapshot["arrays"].items()}
         self.slots, self.consistency, self.spares = meta["slots"], meta["consistency"], meta["spares"]
         self._barriers, self._settings = meta["barriers"], meta["settings"]
+        self._level, self._ended = meta["level"], meta["ended"]
         self.duplicates, self.updates = meta["duplicates"], meta["applied"]
         if meta["leases"] is not None:
             self.leases = Leases(self.slots, self.consistency == "sync", self.spares)
@@ -632,6 +640,7 @@ _CHANGES: dict[str, Callable[..., Any]] = {
         "finished",
         "taken",
         "passed",
+        "end",
     )
 }
 _READS: dict[str, Callable[..., Any]] = {

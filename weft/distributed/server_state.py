@@ -14,7 +14,7 @@ Time, sockets and arrays are elsewhere (`parameter_server_store`), so tests run 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 DUPLICATE, HELD, APPLY = "duplicate", "held", "apply"
@@ -174,7 +174,8 @@ class Leases:
         self._held: dict[int, Lease] = {}  # by process
         self._clocks: dict[int, int] = {}  # async: the next clock of each process
         self._done: set[int] = set()
-        self.results: dict[int, list[float]] = {}
+        self.results: dict[int, Any] = {}  # of the pieces that are done, as JSON
+        self.past: list[list[Any]] = []  # the results of earlier epochs, in the order of their pieces
 
     def open(self, epoch: int, batches: int) -> int:
         """Begin an epoch, once; returns the clock with which all slots begin it."""
@@ -188,6 +189,8 @@ class Leases:
             else:
                 self.clock = max([self.clock, *self._clocks.values()])
                 self._clocks = {}
+            if self.epoch >= 0:
+                self.past.append([self.results[piece] for piece in sorted(self.results)])
             self.epoch, self.pieces, self._next = epoch, batches * self.slots, 0
             self._done, self.results, self._held = set(), {}, {}
         return self._first if self.sync else self.clock
@@ -196,6 +199,12 @@ class Leases:
     def over(self) -> bool:
         """Whether every piece of the epoch is done."""
         return len(self._done) == self.pieces
+
+    def results_of(self, epoch: int) -> list[Any] | None:
+        """The results of an epoch in the order of its pieces; None as long as it is not over."""
+        if epoch < self.epoch:
+            return self.past[epoch - self.epoch]  # the last of them is the epoch before this one
+        return [self.results[p] for p in sorted(self.results)] if epoch == self.epoch and self.over else None
 
     def missing(self) -> int:
         return self.pieces - len(self._done)
@@ -234,12 +243,12 @@ class Leases:
         lease = self._held[process] = Lease(chosen, self.clock, first + chosen)
         return lease
 
-    def finish(self, process: int, piece: int, result: Iterable[float]) -> bool:
+    def finish(self, process: int, piece: int, result: Any) -> bool:
         """A piece is done; whether it was not before."""
         if piece in self._done or not 0 <= piece < self.pieces:
             return False
         self._done.add(piece)
-        self.results[piece] = [float(v) for v in result]
+        self.results[piece] = result
         held = self._held.get(process)
         if not self.sync and held is not None and held.piece == piece:
             self._clocks[process] = held.clock + 1
@@ -254,7 +263,7 @@ class Leases:
             "epoch": self.epoch, "pieces": self.pieces, "clock": self.clock, "first": self._first, "next": self._next,
             "held": {str(p): dataclasses.astuple(lease) for p, lease in self._held.items()},
             "clocks": {str(p): c for p, c in self._clocks.items()}, "done": sorted(self._done),
-            "results": {str(p): r for p, r in self.results.items()},
+            "results": {str(p): r for p, r in self.results.items()}, "past": self.past,
         }  # fmt: skip
 
     def load(self, data: Mapping[str, Any]) -> None:
@@ -263,7 +272,8 @@ class Leases:
         self._held = {int(p): Lease(*lease) for p, lease in data["held"].items()}
         self._clocks = {int(p): c for p, c in data["clocks"].items()}
         self._done = set(data["done"])
-        self.results = {int(p): list(r) for p, r in data["results"].items()}
+        self.results = {int(p): r for p, r in data["results"].items()}
+        self.past = list(data["past"])
 
 
 class Fences:
