@@ -23,9 +23,10 @@ def test_charts_and_profile_of_the_docs_are_those_of_their_data(
     monkeypatch.setattr(figures, "FIGURES", tmp_path)
     figures.charts()
     figures.profile()
+    figures.distributed_step()
     for path in tmp_path.iterdir():
         assert path.read_text() == (drawn / path.name).read_text(), f"{path.name} is stale: `python -m tools.figures`"
-    assert {path.name for path in tmp_path.iterdir()} == {"training.svg", "inference.svg", "profile.svg"}
+    assert {path.name for path in tmp_path.iterdir()} == {"training.svg", "inference.svg", "profile.svg", "step.svg"}
 
 
 def test_layered_boxes_do_not_overlap_and_edges_point_down() -> None:

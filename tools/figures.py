@@ -21,6 +21,8 @@ from weft.nn import functional as F
 from weft.train.picture import draw_curves
 from weft.waterfall import waterfall
 
+from . import step_figure
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "performance.md"
 FIGURES = ROOT / "docs" / "figures"
@@ -106,6 +108,10 @@ def graph() -> None:
     captured.graph.draw(FIGURES / "graph.svg")
 
 
+def distributed_step() -> None:
+    (FIGURES / "step.svg").write_text(step_figure.step(), encoding="utf-8")
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tools.figures", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -114,7 +120,7 @@ def main(argv: list[str] | None = None) -> int:
     FIGURES.mkdir(exist_ok=True)
     if parser.parse_args(argv).record:
         record()
-    for draw in (charts, profile, loss_curve, graph):
+    for draw in (charts, profile, loss_curve, graph, distributed_step):
         draw()
     return 0
 
