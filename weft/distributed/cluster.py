@@ -36,6 +36,7 @@ from .remote_partition import CLIENT
 from .remote_placement import HERE, SECONDS_PER_BYTE, SECONDS_PER_MESSAGE
 from .remote_saving import restore_variables, save_variables
 from .remote_state import StateKeys, place_of
+from .remote_step import ClientRun, RemoteStep
 from .remote_supervisor import START_SECONDS, Place, Supervisor, make_local, make_ray
 from .session_task import IS_CLIENT
 
@@ -382,16 +383,12 @@ class Cluster:
         self, session: Any, nodes: Sequence[Node], fed: Sequence[Value], fetched: Sequence[Value], naive: bool
     ) -> Any:
         """A step of a session, placed, cut and registered with its tasks."""
-        from .remote_step import RemoteStep
-
         self._check_open()
         self.clear()
         return RemoteStep(self, session, nodes, fed, fetched, naive)
 
     def new_run(self, timeout: float | None, step: int) -> Any:
         """The run of a step of a session of this cluster."""
-        from .remote_step import ClientRun
-
         self._check_open()
         return ClientRun(timeout, step, self.hub)
 

@@ -51,6 +51,7 @@ _NONE = 255  # in place of a dtype: no array
 _BYTE = struct.Struct("<B")
 _ARRAY = [struct.Struct(f"<BB{'Q' * axes}") for axes in range(MAX_AXES + 1)]
 MAX_ARRAYS = 1 << 16
+SMALL_BYTES = 1 << 10  # of arrays that are copied into the message rather than sent from their memory
 
 
 # Arrays -------------------------------------------------------------------------------------------------------------
@@ -71,7 +72,9 @@ def pack(arrays: Sequence[np.ndarray | None]) -> tuple[bytes, list[memoryview]]:
             continue
         shape = array.shape
         parts.append(_ARRAY[len(shape)].pack(_CODES[array.dtype], len(shape), *shape))
-        if array.nbytes:
+        if array.nbytes <= SMALL_BYTES:
+            data.append(memoryview(array.tobytes()))
+        elif array.nbytes:
             if not array.flags.c_contiguous:
                 array = np.ascontiguousarray(array)
             data.append(bytes_of(array))
@@ -121,9 +124,15 @@ def receive_arrays(channel: Channel, head: bytes, nbytes: int) -> list[np.ndarra
         if spec is None:
             arrays.append(None)
             continue
-        array = memory.empty(*spec)
-        if array.nbytes:
-            channel.read_into(bytes_of(array))
+        shape, dtype = spec
+        count = prod(shape)
+        buffered = channel.take_buffered(count * dtype.itemsize) if count else None
+        if buffered is not None:  # small, and here already
+            array = np.frombuffer(buffered, dtype).reshape(shape).copy()
+        else:
+            array = memory.empty(shape, dtype)
+            if array.nbytes:
+                channel.read_into(bytes_of(array))
         arrays.append(array)
     return arrays
 

@@ -205,7 +205,8 @@ class StraightEngine:
         while True:
             try:
                 for unit in phases[self._phase]:
-                    run.check_start()
+                    if run.cancelled or run.deadline is not None:
+                        run.check_start()
                     if self.halted():
                         break
                     arrays = [
@@ -315,8 +316,11 @@ class TaskStep:
     def begin(self) -> None:
         """Run on this thread as far as possible."""
         engine = self.engine
-        with deferring():  # values that are there already are part of the beginning
-            self.exchange.listen(engine.deliver if self.part.mode == "tokens" else engine.arrive)
+        if engine.__class__ is StraightEngine:  # it runs nothing before it has begun
+            self.exchange.listen(engine.arrive)
+        else:
+            with deferring():  # values that are there already are part of the beginning
+                self.exchange.listen(engine.deliver if self.part.mode == "tokens" else engine.arrive)
         run_engines((engine,))
 
     # Ends -----------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ import socket
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -146,7 +147,7 @@ class Server:
     """The task: what it holds, who it is connected with, and the threads."""
 
     def __init__(self, config: Config) -> None:
-        self.config = config
+        self.config, self._place = config, config.place
         self.token = wire.read_token(os.path.join(config.directory, "token"))
         self.journal = StateJournal(config.directory, config.name) if config.survives else None
         self.store = TaskStore(config.checkpoint, self.journal)
@@ -163,7 +164,7 @@ class Server:
         self._connections: dict[int, Connection] = {}
         self._listeners: dict[int, socket.socket] = {}
         self._lock = threading.Lock()
-        self._idle = 0
+        self._idle: deque[None] = deque()  # one entry for each thread that waits for messages
         self._threads = 0
         self._over = threading.Event()
 
@@ -215,22 +216,20 @@ class Server:
         threading.Thread(target=self._attend, name=name, daemon=True).start()
 
     def _attend(self) -> None:
-        epoll, lock = self._epoll, self._lock
+        epoll, idle = self._epoll, self._idle
         while True:
-            with lock:
-                self._idle += 1
+            idle.append(None)
             events = epoll.poll(-1, 1)
-            with lock:
-                self._idle -= 1
-                short = not self._idle
-            if short:
+            idle.pop()
+            if not idle:
                 self._more_threads()
             for descriptor, _ in events:
                 connection = self._connections.get(descriptor)
                 if connection is not None:
                     self._readable(descriptor, connection)
-                    for each in list(self._borrowing):
-                        each.give_back()
+                    if self._borrowing:
+                        for each in list(self._borrowing):
+                            each.give_back()
                 elif descriptor in self._listeners:
                     self._accept(descriptor)
 
@@ -428,8 +427,7 @@ class Server:
         part, exchange = client.parts.get(frame.part), client.exchanges.get(frame.step)
         if part is None or exchange is None or not fit(feeds, part.fed):
             raise WireError("a step that does not fit what was registered")
-        place = self.config.place
-        step = TaskStep(part, frame.step, feeds, exchange, client.channel, place, client.end_step)
+        step = TaskStep(part, frame.step, feeds, exchange, client.channel, self._place, client.end_step)
         client.steps[frame.step] = step
         return step.begin
 
@@ -439,8 +437,8 @@ class Server:
             part = client.parts.get(handle)
             if number in client.steps or part is None:
                 return None
-            place = self.config.place
-            step = client.steps[number] = TaskStep(part, number, (), exchange, client.channel, place, client.end_step)
+            step = TaskStep(part, number, (), exchange, client.channel, self._place, client.end_step)
+            client.steps[number] = step
         return step.begin
 
     def _call(self, client: Client, number: int, message: Any, arrays: Any) -> None:

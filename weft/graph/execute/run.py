@@ -13,6 +13,9 @@ class CancelledError(RuntimeError):
     """The step was cancelled: by `Session.cancel`, by closing the session, or by closing a queue with its waiting calls."""
 
 
+_making = threading.Lock()
+
+
 class Run:
     """State shared by the executors of one run. `changed` is notified of every event that an executor may wait for."""
 
@@ -31,12 +34,22 @@ class Run:
         self.leases: list[Any] = []
         self.effects: dict[Any, int] = {}
         self.leased_elsewhere = False  # whether another process dequeues in this step
-        self.changed = threading.Condition()
         self.executed = 0
         self.step_id = step_id
         self._loops: dict[
             int, tuple[Any, threading.Timer | None]
         ] = {}  # flags that stop native loops, and their timers
+
+    def __getattr__(self, name: str) -> threading.Condition:
+        """`changed` is made when it is first used: many steps wait for nothing."""
+        if name != "changed":
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        with _making:
+            try:
+                made: threading.Condition = object.__getattribute__(self, "changed")
+            except AttributeError:
+                made = self.changed = threading.Condition()
+        return made
 
     def cancel(self, reason: str) -> None:
         with self.changed:
