@@ -28,3 +28,5 @@ def __dir__() -> list[str]:
 
 
 _after_import("einops", "weft.einops", "register")  # so that einops takes tensors
+
+del annotations  # the name that the first import leaves is not a name of Weft

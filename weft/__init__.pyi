@@ -495,7 +495,7 @@ def broadcast_to(x: ArrayLike, /, shape: tuple[builtins.int, ...]) -> Tensor:
     """Broadcast `x` to `shape`; a read-only view."""
 def bucketize(x: ArrayLike, boundaries: ArrayLike, *, right: builtins.bool = False) -> Tensor:
     """The number of the interval between `boundaries` (ascending) in which each element is."""
-def can_cast(from_: DTypeLike | ArrayLike, to: DTypeLike) -> builtins.bool:
+def can_cast(from_: DTypeLike | ArrayLike, to: DTypeLike, /) -> builtins.bool:
     """Whether `from_` (a tensor or a dtype) can be cast to `to` by the promotion rules."""
 def cartesian_prod(*tensors: ArrayLike) -> Tensor:
     """All combinations of one element of each vector, a row each."""
@@ -828,8 +828,8 @@ def embedding_bag(
 ) -> Tensor:
     """Sum, mean or maximum of the rows of `weight` for each bag of indices."""
 def empty(
-    *sizes: ShapeLike,
-    shape: ShapeLike | None = None,
+    shape: ShapeLike = (),
+    *sizes: Any,
     dtype: DTypeLike | None = None,
     device: DeviceLike | None = None,
 ) -> Tensor:
@@ -1465,8 +1465,8 @@ def numel(x: ArrayLike) -> builtins.int:
 def one_hot(x: ArrayLike, num_classes: builtins.int = -1) -> Tensor:
     """Encode class indices as int64 vectors with a single 1 along a new last axis."""
 def ones(
-    *sizes: ShapeLike,
-    shape: ShapeLike | None = None,
+    shape: ShapeLike = (),
+    *sizes: Any,
     dtype: DTypeLike | None = None,
     device: DeviceLike | None = None,
     requires_grad: builtins.bool = False,
@@ -2031,8 +2031,8 @@ def where(condition: Operand, x1: Operand, x2: Operand) -> Tensor:
 def xlogy(x1: Operand, x2: Operand) -> Tensor:
     """x1 · log(x2), and 0 where x1 is 0 (unless x2 is NaN)."""
 def zeros(
-    *sizes: ShapeLike,
-    shape: ShapeLike | None = None,
+    shape: ShapeLike = (),
+    *sizes: Any,
     dtype: DTypeLike | None = None,
     device: DeviceLike | None = None,
     requires_grad: builtins.bool = False,

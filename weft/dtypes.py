@@ -235,7 +235,7 @@ def result_type(*operands: Any) -> np.dtype:
     return result
 
 
-def can_cast(from_: DTypeLike | Tensor, to: DTypeLike) -> bool:
+def can_cast(from_: DTypeLike | Tensor, to: DTypeLike, /) -> bool:
     """Whether `from_` (a tensor or a dtype) can be cast to `to` by the promotion rules.
 
     >>> wf.can_cast(wf.int32, wf.int64), wf.can_cast(wf.float32, wf.int64)

@@ -350,7 +350,9 @@ def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     >>> wf.histc(wf.tensor([1.0, 2.0, 1.0]), bins=4, min=0, max=3)
     tensor([0., 2., 1., 0.])
     """
-    if min == max == 0:
+    if min == max == 0 and x.size == 0:
+        low, high = 0.0, 1.0  # an empty histogram, as in PyTorch
+    elif min == max == 0:
         low, high = float(reduction.min_(x)), float(reduction.max_(x))
         low, high = (low - 1, high + 1) if low == high else (low, high)
     else:

@@ -143,13 +143,13 @@ def _float(dtype: Any) -> np.dtype:
     return dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
 
 
-def _shape(op: str, sizes: tuple[Any, ...], shape: Any) -> tuple[int, ...]:
-    """The shape given as `zeros(2, 3)`, `zeros((2, 3))` or `zeros(shape=(2, 3))`."""
-    if shape is not None:
-        if sizes:
-            raise TypeError(f"{op}: the shape is given twice. Got {sizes!r} and shape={shape!r}.")
-        return check_shape(op, shape)
-    return check_shape(op, sizes[0] if len(sizes) == 1 else sizes)
+def _size(op: str, shape: Any, sizes: tuple[Any, ...], dtype: Any) -> tuple[tuple[int, ...], Any]:
+    """Shape and dtype, given as `zeros(2, 3)`, `zeros((2, 3))` or, as in NumPy, `zeros((2, 3), dtype)`."""
+    if not sizes:
+        return check_shape(op, shape), dtype
+    if len(sizes) == 1 and dtype is None and isinstance(sizes[0], (type, str, np.dtype)):
+        return check_shape(op, shape), sizes[0]
+    return check_shape(op, (shape, *sizes)), dtype
 
 
 def _infer_filled(shape: Any, value: Any, dtype: np.dtype) -> Spec:
@@ -191,8 +191,8 @@ def filled(shape: tuple[int, ...], value: Any, dtype: np.dtype) -> Any:
 
 
 def zeros(
-    *sizes: ShapeLike,
-    shape: ShapeLike | None = None,
+    shape: ShapeLike = (),
+    *sizes: Any,
     dtype: DTypeLike | None = None,
     device: DeviceLike | None = None,
     requires_grad: bool = False,
@@ -200,8 +200,8 @@ def zeros(
     """Create a tensor of zeros.
 
     Args:
-        sizes: the shape, as integers or as one tuple.
-        shape: the shape, as a keyword.
+        shape: an integer or a tuple of integers.
+        sizes: further sizes, if the first is an integer (as in PyTorch), or the dtype (as in NumPy).
         dtype: float32 by default, see `set_default_dtype`.
         device: only the CPU is supported for eager tensors.
         requires_grad: record operations on the result.
@@ -211,13 +211,14 @@ def zeros(
             [0., 0., 0.]])
     """
     check_device("zeros", device)
-    result = filled(_shape("zeros", sizes, shape), 0, _float(dtype))
+    size, dtype = _size("zeros", shape, sizes, dtype)
+    result = filled(size, 0, _float(dtype))
     return result.requires_grad_() if requires_grad else result
 
 
 def ones(
-    *sizes: ShapeLike,
-    shape: ShapeLike | None = None,
+    shape: ShapeLike = (),
+    *sizes: Any,
     dtype: DTypeLike | None = None,
     device: DeviceLike | None = None,
     requires_grad: bool = False,
@@ -229,12 +230,13 @@ def ones(
             [1, 1]])
     """
     check_device("ones", device)
-    result = filled(_shape("ones", sizes, shape), 1, _float(dtype))
+    size, dtype = _size("ones", shape, sizes, dtype)
+    result = filled(size, 1, _float(dtype))
     return result.requires_grad_() if requires_grad else result
 
 
 def empty(
-    *sizes: ShapeLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None, device: DeviceLike | None = None
+    shape: ShapeLike = (), *sizes: Any, dtype: DTypeLike | None = None, device: DeviceLike | None = None
 ) -> Tensor:
     """Create a tensor without initialising its elements.
 
@@ -242,10 +244,10 @@ def empty(
     (2, 3)
     """
     check_device("empty", device)
-    shape = _shape("empty", sizes, shape)
+    size, dtype = _size("empty", shape, sizes, dtype)
     if define.current_modes():
-        return filled(shape, 0, _float(dtype))
-    return wrap(memory.empty(shape, _float(dtype)))
+        return filled(size, 0, _float(dtype))
+    return wrap(memory.empty(size, _float(dtype)))
 
 
 def full(

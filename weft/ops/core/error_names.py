@@ -20,9 +20,13 @@ from ...errors import format_shape
 from ...tensor import Tensor
 from . import spelling
 from .registry import table
-from .spec import is_known
+from .spec import is_known, too_many_axes
 
 _PREFIX = re.compile(r"([A-Za-z_][\w.]*): ")
+# what NumPy says of a result with more axes than it can have
+_AXES = re.compile(
+    r"(?:maximum supported dimension for an ndarray is .*found (\d+)|indexing result would have (\d+)|ndmin must be <= ndmax)"
+)
 # Prefixes of errors raised by `Tensor` and the dtypes: inside an op they describe an argument.
 _HELPERS = {
     "bool",
@@ -65,6 +69,9 @@ def _kind(error: Exception) -> type[Exception]:
 def renamed(name: str, error: Exception, keep_prefix: bool = False) -> Exception:
     """`error` with a message that starts with `name`; the same object if it does already."""
     message = str(error)
+    beyond = _AXES.search(message)
+    if beyond is not None:
+        return type(error)(f"{name}: {too_many_axes(beyond[1] or beyond[2] or 'more')}")
     if message.startswith(f"{name}: ") and _kind(error) is type(error) or type(error) is AssertionError:
         return error  # an AssertionError is a failed `wf.debug.check`, in the words of the user
     again: Callable[[str], Exception] | None = getattr(error, "with_message", None)

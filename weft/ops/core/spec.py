@@ -215,7 +215,17 @@ def check_shape(op: str, shape: Any, name: str = "shape") -> tuple[int, ...]:
         raise TypeError(f"{op}: {name} must be a tuple of integers. Got {shape!r}.") from None
     if any(d < 0 for d in sizes):
         raise ValueError(f"{op}: {name} must not have negative sizes. Got {sizes}.")
+    if len(sizes) > MAX_AXES:
+        raise ValueError(f"{op}: {too_many_axes(len(sizes))}")
     return sizes
+
+
+MAX_AXES = 64  # NumPy's limit, and so ours
+
+
+def too_many_axes(count: Any) -> str:
+    """The message, after the name of the op, for a tensor that would have `count` axes."""
+    return f"a tensor has at most {MAX_AXES} axes. Got {count}; join some of them, `x.flatten(0, 1)`."
 
 
 # Shapes ------------------------------------------------------------------------------------------------------------
