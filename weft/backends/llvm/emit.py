@@ -12,6 +12,11 @@ Statements are emitted in order. The emitter decides what LLVM's vectoriser woul
 
 Register allocation, common subexpressions, loop-invariant code motion and instruction selection are left to LLVM.
 
+Note [Fused products]. `a * b + c` becomes one instruction that rounds once, wherever an expression or a sum has that form.
+LLVM could decide that (`contract`), but it does not fuse a product that is used elsewhere too, and whether it is depends on
+what else has been written out: the same expression would have other bits in a kernel for constant sizes than in one for
+many sizes.
+
 Note [One lane]. On x86, LLVM turns a masked store with exactly one known active lane into a scalar store, but uses the
 width of the value before truncation: a one-element bfloat16 tail is written as four bytes, over its neighbour or past the
 end. So such tails are emitted as scalar stores here, and counts that LLVM could infer are hidden from it.
@@ -150,6 +155,8 @@ class KernelEmitter:
             case "rarely":
                 return self.rarely(e)
         lowered = mathlib.lower(e)
+        if lowered is None:
+            lowered = self.fused(e)
         if lowered is not None:
             return self.value(lowered)
         operands = [self.memo[x] for x in e.args]
@@ -161,6 +168,18 @@ class KernelEmitter:
             scaled = instructions.scale(f, self.target, operands)
             return scaled if scaled is not None else self.value(mathlib.scale_in_steps(e.args[0], e.args[1]))
         return instructions.EMITTERS[e.fn](f, e, operands)
+
+    def fused(self, e: Expr) -> Expr | None:
+        """A sum or difference with a product as one expression, Note [Fused products]; None if it has none."""
+        if e.fn not in ("add", "sub") or s.kind(e.dtype) != "f" or not self.target.fma:
+            return None
+        (x, y), minus = e.args, e.fn == "sub"
+        if (factors := product_of(x)) is not None:
+            return s.make("fma", (*factors, s.make("neg", (y,), y.dtype) if minus else y), e.dtype)
+        if (factors := product_of(y)) is not None:
+            a, b = factors
+            return s.make("fma", (s.make("neg", (a,), a.dtype) if minus else a, b, x), e.dtype)
+        return None
 
     def variable(self, name: str) -> Value:
         if name in self.names:
@@ -415,13 +434,15 @@ class KernelEmitter:
 
     def update(self, statement: Update) -> None:
         state = self.accumulators[statement.accumulator.name]
-        value = self.value(statement.value)
+        factors = product_of(statement.value) if state.sums and self.target.fma else None
+        value = self.value(statement.value if factors is None else factors[0])
+        factor = None if factors is None else self.value(factors[1])
         index = None if statement.index is None else self.value(statement.index)
         lanes = self.lanes
         if lanes is None:
-            state.update(self.f, 1, 0, value, index, None)
+            state.update(self.f, 1, 0, value, index, None, factor)
         else:
-            state.update(self.f, lanes.width, lanes.copy, value, index, lanes.mask)
+            state.update(self.f, lanes.width, lanes.copy, value, index, lanes.mask, factor)
         name = statement.accumulator.name
         self.forget(name, name + ".index")
 
@@ -637,6 +658,13 @@ class KernelEmitter:
         self.memo, self.base_memo, self.names = outer
         if is_literal(base):
             self.memo = self.still_valid(statement, scalars, self.memo)
+
+
+def product_of(e: Expr) -> tuple[Expr, Expr] | None:
+    """The factors of a floating-point product."""
+    if s.kind(e.dtype) != "f":
+        return None
+    return (e.args[0], e.args[1]) if e.fn == "mul" else (e.args[0], e.args[0]) if e.fn == "square" else None
 
 
 def emit_kernel(kernel: Kernel, target: Target, entry: str, object_data_offset: int | None = None) -> str:

@@ -36,8 +36,8 @@ def _is_float(value: Value) -> bool:
     return value.type in FLOATS
 
 
-# Multiplications and additions may be fused (contract); nothing else about floating point is relaxed.
-_ARITHMETIC = {"add": ("fadd contract", "add"), "sub": ("fsub contract", "sub"), "mul": ("fmul contract", "mul")}
+# Nothing about floating point is relaxed. Which products are fused with a sum is decided by `emit`, Note [Fused products].
+_ARITHMETIC = {"add": ("fadd", "add"), "sub": ("fsub", "sub"), "mul": ("fmul", "mul")}
 
 
 @_emits("add", "sub", "mul", "div", "square")

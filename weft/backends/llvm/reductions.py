@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ...compiler.loop_ir.ir import Accumulator
 from ...ops.core import scalar as s
-from ...ops.core.reductions import MAX
+from ...ops.core.reductions import MAX, SUM
 from ...ops.core.scalar import Expr
 from .ir import FunctionBuilder, Value, compute_type
 
@@ -32,6 +32,7 @@ class State:
         self.evaluate = evaluate
         self.operands = s.arg(0, a.dtype), s.arg(1, a.dtype)
         self.combined = s.cast(a.reduction.combine(*self.operands), a.dtype)
+        self.sums = a.reduction is SUM and s.kind(a.dtype) == "f"  # a product is added without rounding it first
         self.type = compute_type(a.dtype)
         self.lanes = lanes
         self.pairs = a.indexed
@@ -58,14 +59,28 @@ class State:
         return f.load(slot, self.type, lanes), None if index is None else f.load(index, "i64", lanes)
 
     def update(
-        self, f: FunctionBuilder, lanes: int, copy: int, value: Value, index: Value | None, mask: Value | None
+        self,
+        f: FunctionBuilder,
+        lanes: int,
+        copy: int,
+        value: Value,
+        index: Value | None,
+        mask: Value | None,
+        factor: Value | None = None,
     ) -> None:
-        """Combine a value into the partial result of this lane count; masked-off lanes keep what they had."""
+        """Combine a value, or its product with `factor` into a sum, into the partial result of this lane count; masked-off
+        lanes keep what they had."""
         key = (lanes, copy) if (lanes, copy) in self.slots else (lanes, 0)
         old, old_index = self._get(f, *key)
-        value = f.splat(value, lanes)
-        index = None if index is None else f.splat(index, lanes)
-        new, new_index = self.combine(f, old, old_index, value, index)
+        new_index = None
+        if factor is not None:
+            a, b = f.splat(value, lanes), f.splat(factor, lanes)
+            terms = (*self.operands, s.arg(2, self.a.dtype))
+            fused = s.fma(terms[1], terms[2], terms[0])
+            new = self.evaluate(fused, dict(zip(terms, (old, a, b), strict=True)))
+        else:
+            index = None if index is None else f.splat(index, lanes)
+            new, new_index = self.combine(f, old, old_index, f.splat(value, lanes), index)
         # Per-lane accumulators (declared inside the vector loop) need no mask: inactive lanes are never read.
         if mask is not None and self.lanes == 1:
             new = f.select(mask, new, old)
