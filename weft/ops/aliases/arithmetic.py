@@ -14,7 +14,6 @@ from ..array.comparison import lerp as lerp
 from ..array.elementwise import (
     astype,
     clip,
-    copysign,
     exp,
     floor_divide,
     isinf,
@@ -31,6 +30,7 @@ from ..array.elementwise import (
     where,
 )
 from ..array.elementwise import round as round_
+from ..array.elementwise.arithmetic import signbit
 
 __all__ = [
     "addcdiv", "addcmul", "clamp_max", "clamp_min", "deg2rad", "div", "float_power", "fmax", "fmin", "fmod", "frac", "frexp",
@@ -86,8 +86,12 @@ def fmod(x: Tensor, other: Operand) -> Tensor:
     tensor([-1.,  1.])
     """
     if dtypes.is_inexact(np.result_type(x.dtype, getattr(other, "dtype", type(other)))):
-        rest = remainder(abs(x), abs(creation.asarray(other)))
-        return copysign(rest, x)
+        # Not `abs` and `copysign`, whose gradients at 0 are 0: that of the rest is 1 everywhere.
+        weak = dtypes.is_inexact(x.dtype) and isinstance(other, (int, float))
+        divisor = creation.asarray(other, dtype=x.dtype if weak else None)
+        below, under = (signbit(t) if dtypes.is_inexact(t.dtype) else t < 0 for t in (x, divisor))
+        rest = remainder(where(below, -x, x), where(under, -divisor, divisor))
+        return where(below, -rest, rest)
     return x - div(x, other, rounding_mode="trunc") * other
 
 
