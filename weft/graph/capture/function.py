@@ -26,7 +26,7 @@ from .autograph import Rewriting, convert
 from .breaks import Cut, demands_values, forget
 from .python_reads import Watch
 from .segment_programs import SegmentPrograms
-from .signature import describe_leaves, is_flat, signature_of
+from .signature import describe_leaves, is_flat, signature_of, what_varies
 from .trace import Eagerly, Trace
 from .tracing import Escaped, GraphBreak, TruthError
 
@@ -252,10 +252,9 @@ class CapturedFunction(Generic[P, R]):
     def _trace(self, key: Any, leaves: list[Any], structure: Any) -> Trace:
         if len(self._traces) >= WARN_AFTER and not self._warned:
             self._warned = True
-            last = self._traces.values()[-1]
             warnings.warn(
-                f"{self.__name__}: captured for the {len(self._traces) + 1}th signature. The last two differ: "
-                f"{last.signature} and {describe_leaves(leaves)}. Pad batches to one size, or pass changing numbers as tensors.",
+                f"{self.__name__}: captured for the {len(self._traces) + 1}th signature. "
+                f"{what_varies(self.fn, self._last[0], key)}",
                 stacklevel=4,
             )
         whole = self.fullgraph or self.freeze

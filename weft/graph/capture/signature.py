@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -50,6 +52,42 @@ def signature_of(leaves: list[Any], structure: Any) -> tuple[Any, list[Tensor]]:
                 ) from None
             parts.append((leaf.__class__, leaf))
     return tuple(parts), tensors
+
+
+_FIXED_PARTS = 4  # of a key, before those of the arguments
+
+
+def what_varies(fn: Callable[..., Any], before: Any, now: Any) -> str:
+    """What differs between the keys of two calls, and what to do about it, in a sentence or two for the user."""
+    if len(now) < _FIXED_PARTS:  # the same arguments, once more
+        return "Values that it reads from outside, or gradients of its tensors, vary between calls."
+    if before is None or before[0] != now[0]:
+        return "The structure of its arguments varies: pass the same number of arguments, in the same containers."
+    try:
+        names = list(inspect.signature(fn).parameters)
+    except (TypeError, ValueError):
+        names = []
+    flat = isinstance(now[0], int)
+    pairs = zip(before[_FIXED_PARTS:], now[_FIXED_PARTS:], strict=True)
+    found = [
+        (f"`{names[i]}`" if flat and i < len(names) else f"leaf {i} of its arguments", a, b)
+        for i, (a, b) in enumerate(pairs)
+        if a != b
+    ]
+    if not found:
+        return "The gradient mode, a default dtype or a setting varies between calls."
+    name, a, b = found[0]
+    if isinstance(b[0], tuple):
+        if a[:1] != b[:1]:
+            return (
+                f"The shape of {name} varies: {a[0]}, then {b[0]}. Sizes share machine code, but each is traced and planned: pad "
+                "to fewer sizes if that takes long."
+            )
+        return f"The dtype or the tape entry of {name} varies: pass tensors of one dtype, and detach them all or none."
+    return (
+        f"The value of {name} varies: {a[1]!r}, then {b[1]!r}. Each value is a program of its own: pass a tensor, "
+        f"`wf.tensor({b[1]!r})`, unless the code needs it as a Python value."
+    )
 
 
 def describe_leaves(leaves: list[Any]) -> str:
