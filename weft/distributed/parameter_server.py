@@ -88,6 +88,8 @@ class ParameterServer:
         self._run: _Run | None = None
         self.history: list[dict[str, float]] = []
         """of a loop written by hand: one row per epoch, with "loss" """
+        self.results: list[Results] = []
+        """of every epoch, what the workers said of each piece: "numbers" (loss times samples, samples), "process", "time" """
 
     @property
     def rank(self) -> int | None:
@@ -105,7 +107,8 @@ class ParameterServer:
     def train_epoch(self, epoch: int, batches: int) -> Results:
         """Train an epoch; afterwards model and optimiser are those of the servers. Returns the workers' results, in order."""
         assert self._run is not None
-        return self._run.epoch(epoch, batches)
+        self.results.append(self._run.epoch(epoch, batches))
+        return self.results[-1]
 
     def end(self) -> None:
         """End the workers and servers."""

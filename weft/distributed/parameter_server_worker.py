@@ -12,6 +12,7 @@ import json
 import os
 import runpy
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -189,7 +190,8 @@ class Worker:
         for operation in sent:
             operation.wait(self._kv.timeout)
             failpoints.reach("psw-pushed")
-        self._done = {"piece": lease["piece"], "epoch": lease["epoch"], "result": result}
+        told = {**result, "process": self.process, "clock": lease["clock"], "time": time.time()}
+        self._done = {"piece": lease["piece"], "epoch": lease["epoch"], "result": told}
         self._lease = None
 
     def _item(self, key: str, gradients: Mapping[str, Gradient]) -> tuple[dict[str, Any], list[np.ndarray]]:
