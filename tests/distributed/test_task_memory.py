@@ -85,6 +85,9 @@ def test_a_write_that_was_not_finished_is_undone_in_the_next_life(
     assert "variable 'rows' was lost with the process" in capfd.readouterr().err
     third.ensure([entry("rows", 8, 3.0)], [], 78)
     assert third.states["rows"].tensor._data.tolist() == [3.0] * 8
+    with pytest.raises(ValueError, match="at least two axes"):
+        third.ensure([{**entry("bad", 8, 0.0), "init": wf.nn.init.xavier_normal().dump()}], [], 78)
+    assert "bad" not in third.states and "bad" not in journals[-1].records
     third.drop(["a", "b", "other", "rows"])
     names = (tmp_path / "segments").read_text().split()
     assert len(names) == 1, "the memory of what was dropped is not given back"

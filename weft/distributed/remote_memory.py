@@ -17,6 +17,7 @@ import queue
 import secrets
 import sys
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -116,14 +117,13 @@ class StateJournal:
         segment = self._memory.find(name)
         return None if segment is None else segment.array(tuple(facts["shape"]), _DTYPES[facts["dtype"]])
 
-    def make(self, key: str, name: str, values: np.ndarray, owner: int) -> Record:
-        """A variable with these values; `write` must follow."""
+    def make(self, key: str, name: str, shape: tuple[int, ...], dtype: np.dtype, owner: int) -> Record:
+        """The memory of a variable; when it has its first value `write` must follow."""
         facts: dict[str, Any] = {
-            "segment": f"{self.name}.{secrets.token_hex(6)}", "shape": list(values.shape), "dtype": values.dtype.name,
+            "segment": f"{self.name}.{secrets.token_hex(6)}", "shape": list(shape), "dtype": dtype.name,
             "name": name, "owner": owner,
         }  # fmt: skip
-        data = self._reserve(facts["segment"], values.nbytes).array(values.shape, values.dtype)
-        np.copyto(data, values)
+        data = self._reserve(facts["segment"], prod(shape) * dtype.itemsize).array(shape, dtype)
         record = self.records[key] = Record(self, self._free.pop(), data, facts)
         return record
 

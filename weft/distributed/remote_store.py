@@ -19,6 +19,7 @@ from ..graph.declared.variables import State, state_of
 from ..io.shards import index_file, index_metadata, read_sharded
 from ..nn.initializers import Initializer
 from ..ops.core.spec import Symbol
+from ..runtime import memory
 from ..tensor import Tensor, wrap
 from .remote_memory import Record, StateJournal
 from .remote_parts import PartError
@@ -27,6 +28,7 @@ KEYS = (
     "weft.keys"  # in the metadata of a checkpoint's index: the names of variables, by the keys they had on their tasks
 )
 
+BLOCK_BYTES = 1 << 23  # of a variable that are initialised at once
 _DTYPES = {d.name: d for d in dtypes.ALL}
 
 
@@ -86,19 +88,31 @@ class TaskStore:
                     f"{dtype.name} {shape}. Give it another name, or remove the old one with `cluster.drop({key!r})`."
                 )
             return
-        stored = self._saved(key)
-        if stored is not None and stored.shape == shape and stored.dtype == dtype:
-            values = stored
-        elif entry["array"] is not None:
-            values = np.array(arrays[entry["array"]])
-        else:
-            values = Initializer.load(entry["init"]).values(shape, dtype)
-        if values.shape != shape or values.dtype != dtype:
+        values = self._saved(key)
+        if values is None or values.shape != shape or values.dtype != dtype:
+            values = None if entry["array"] is None else arrays[entry["array"]]
+        if values is not None and (values.shape != shape or values.dtype != dtype):
             raise PartError(f"session: the value of variable {key!r} is {values.dtype.name} {values.shape}.")
+        init = Initializer.load(entry["init"]) if values is None else None
         if self._journal is None:
-            self.states[key] = state_of(Tensor(values), entry["name"])
+            data, record = memory.empty(shape, dtype), None
         else:
-            self._keep(key, self._journal.make(key, entry["name"], values, client if entry["private"] else 0))
+            owner = client if entry["private"] else 0
+            record = self._journal.make(key, entry["name"], shape, dtype, owner)
+            data = record.data
+        try:
+            if init is None:
+                np.copyto(data, values)
+            else:
+                _initialise(data, init)
+        except BaseException:  # an initialiser that does not fit the shape
+            if self._journal is not None:
+                self._journal.drop(key)
+            raise
+        if record is None:
+            self.states[key] = state_of(Tensor(data), entry["name"])
+        else:
+            self._keep(key, record)
 
     def _saved(self, key: str) -> np.ndarray | None:
         """The value of a variable in the checkpoint."""
@@ -170,6 +184,17 @@ class TaskStore:
 
     def use_checkpoint(self, path: str | None) -> None:
         self._checkpoint = None if path is None else os.path.abspath(path)
+
+
+def _initialise(data: np.ndarray, init: Initializer) -> None:
+    """Fill a variable, by blocks of rows: a second array of its size might not fit into memory."""
+    if not data.ndim or not data.size:
+        data[...] = init.values(data.shape, data.dtype)
+        return
+    rows = max(1, BLOCK_BYTES // data[0].nbytes)
+    for first in range(0, len(data), rows):
+        block = data[first : first + rows]
+        block[...] = init.values(data.shape, data.dtype, first, len(block))
 
 
 def _size(entry: Any) -> Any:
