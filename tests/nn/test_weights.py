@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
+import struct
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
 import weft as wf
 from weft import nn
+from weft.errors import FileError
 
 
 def test_round_trip_of_all_dtypes(tmp_path: Path) -> None:
@@ -80,3 +84,43 @@ def test_damaged_files_and_bad_names_are_named(tmp_path: Path) -> None:
         nn.load_weights(tmp_path / "none")
     with pytest.raises(TypeError, match="names must be strings. Got 3"):
         nn.save_weights({3: wf.ones(1)}, path)
+
+
+def test_eight_bit_floats_are_read_as_float32(tmp_path: Path) -> None:
+    kinds = {"F8_E4M3": ml_dtypes.float8_e4m3fn, "F8_E5M2": ml_dtypes.float8_e5m2, "F8_E8M0": ml_dtypes.float8_e8m0fnu}
+    codes = np.arange(256, dtype=np.uint8).reshape(16, 16)
+    header = {n: {"dtype": n, "shape": [16, 16], "data_offsets": [256 * i, 256 * i + 256]} for i, n in enumerate(kinds)}
+    text = json.dumps(header).encode()
+    path = tmp_path / "quantised.safetensors"
+    path.write_bytes(struct.pack("<Q", len(text)) + text + codes.tobytes() * len(kinds))
+    for loaded in (nn.load_weights(path), wf.load(path)):
+        for name, kind in kinds.items():
+            assert loaded[name].dtype == wf.float32
+            np.testing.assert_array_equal(loaded[name].numpy(), codes.view(kind).astype(np.float32))
+
+
+def test_a_model_in_several_files_is_read_by_its_index(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
+    state = model.state_dict()
+    first = {name: tensor for name, tensor in state.items() if name.startswith("0.")}
+    nn.save_weights(first, tmp_path / "model-1.safetensors")
+    nn.save_weights({n: t for n, t in state.items() if n not in first}, tmp_path / "model-2.safetensors")
+    places = {name: f"model-{1 if name in first else 2}.safetensors" for name in state}
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": places}))
+    other = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
+    for loaded in (nn.load_weights(index), nn.load_weights(tmp_path), wf.load(index)):
+        assert list(loaded) == list(state)
+        other.load_state_dict(loaded)
+        np.testing.assert_array_equal(other(wf.ones(1, 2)).tolist(), model(wf.ones(1, 2)).tolist())
+    for change, words in (
+        ({"0.weight": "../model-1.safetensors"}, "must lie beside it"),
+        ({"0.weight": "none.safetensors"}, "'none.safetensors' is missing"),
+        ({"extra": "model-2.safetensors"}, "does not hold 'extra'"),
+    ):
+        index.write_text(json.dumps({"weight_map": {**places, **change}}))
+        with pytest.raises(FileError, match=words):
+            nn.load_weights(index)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileError, match="holds no safetensors file"):
+        nn.load_weights(tmp_path / "empty")

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any, BinaryIO, Protocol
 
+import ml_dtypes
 import numpy as np
 
 from .. import dtypes
@@ -25,7 +26,16 @@ _NAMES = {
     dtypes.uint8: "U8", dtypes.uint16: "U16", dtypes.uint32: "U32", dtypes.uint64: "U64", dtypes.float16: "F16",
     dtypes.bfloat16: "BF16", dtypes.float32: "F32", dtypes.float64: "F64", dtypes.complex64: "C64",
 }  # fmt: skip
-_DTYPES = {name: dtype for dtype, name in _NAMES.items()}
+# 8-bit floats, which files of quantised models hold, are read as float32: each of their values is one exactly
+_EIGHT_BITS = {
+    "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2),
+    "F8_E8M0": np.dtype(ml_dtypes.float8_e8m0fnu),
+    "F8_E4M3FNUZ": np.dtype(ml_dtypes.float8_e4m3fnuz),
+    "F8_E5M2FNUZ": np.dtype(ml_dtypes.float8_e5m2fnuz),
+}
+_DTYPES = {name: dtype for dtype, name in _NAMES.items()} | _EIGHT_BITS
+_WIDENED = frozenset(_EIGHT_BITS.values())
 _COMPLEX128 = "weft.complex128"  # metadata key: names of arrays stored as pairs of float64
 _HEADER_LIMIT = 100_000_000  # the format's own
 _CHUNK = 1 << 24
@@ -104,16 +114,19 @@ def read_arrays(path: str | os.PathLike[str], reader: str = "load") -> tuple[dic
                 file.seek(start + first)
                 if file.readinto(array.reshape(-1).view(np.uint8).data) != last - first:
                     raise FileError(reader, path, "the file ends early.", _shown(name))
+            if dtype in _WIDENED:
+                array = array.astype(np.float32)
             arrays[name] = array.view(np.complex128)[..., 0] if name in pairs else array
     return arrays, metadata
 
 
 def read_header(path: str | os.PathLike[str]) -> tuple[dict[str, tuple[np.dtype, tuple[int, ...]]], dict[str, str]]:
-    """Dtype and shape of every array in the file, and its metadata, without reading the arrays."""
+    """Dtype and shape of every array in the file as it is read, and its metadata, without reading the arrays."""
     require_plain("load", path)
     with open(path, "rb") as file:
         entries, metadata, _ = _read_header(file, path, "load")
-    return {name: (dtype, shape) for name, dtype, shape, _, _ in entries}, metadata
+    found = {name: (dtypes.float32 if dtype in _WIDENED else dtype, shape) for name, dtype, shape, _, _ in entries}
+    return found, metadata
 
 
 Entry = tuple[str, np.dtype, tuple[int, ...], int, int]

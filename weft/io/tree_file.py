@@ -20,6 +20,7 @@ from ..tensor import Tensor, to_array, wrap
 from .checked import Checked, Refuse, parse_json
 from .durable import replace_file
 from .tensor_file import Hash, read_arrays, write_arrays
+from .weight_index import read_sharded
 
 STRUCTURE = "weft.tree"  # metadata key
 MAX_STRUCTURE_BYTES = 100_000_000
@@ -49,6 +50,8 @@ def save(tree: Any, path: str | os.PathLike[str]) -> None:
 def load(path: str | os.PathLike[str]) -> Any:
     """Read a file of `save`, any safetensors file (a dict of tensors), or a checkpoint directory (a dict of parts).
 
+    The index of a model in several files, `model.safetensors.index.json`, gives the tensors of all of them.
+
     Raises:
         FileNotFoundError: there is nothing at `path`.
         FileError: the file is damaged or of another format; the message says where.
@@ -63,6 +66,8 @@ def load(path: str | os.PathLike[str]) -> Any:
         from .checkpoint import open_checkpoint
 
         return open_checkpoint(path).load()
+    if os.fspath(path).endswith(".safetensors.index.json"):
+        return {name: wrap(to_array(array)) for name, array in read_sharded(path, "load").items()}
     arrays, metadata = read_arrays(path)
     if STRUCTURE not in metadata:
         return {name: wrap(to_array(array)) for name, array in arrays.items()}

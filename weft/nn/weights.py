@@ -18,6 +18,7 @@ from ..errors import FileError, format_shape
 from ..io.checked import require_plain
 from ..io.durable import replace_file
 from ..io.tensor_file import read_arrays, write_arrays
+from ..io.weight_index import in_directory, read_sharded
 from ..tensor import Tensor, to_array, wrap
 
 MAX_NAMES_SHOWN = 20  # names listed per kind of mismatch
@@ -52,9 +53,17 @@ def save_weights(
 def load_weights(path: str | os.PathLike[str]) -> dict[str, Tensor]:
     """The tensors of a safetensors file by name.
 
+    Args:
+        path: the file; or the index of a model in several files (`model.safetensors.index.json`), which lie beside it; or the
+            directory of either. 8-bit floats become float32.
+
     Raises:
         FileError: it is damaged, or is no safetensors file.
     """
+    if os.path.isdir(path):
+        path = in_directory(path)
+    if os.fspath(path).endswith(".json"):
+        return {name: wrap(array) for name, array in read_sharded(path, "load_weights").items()}
     require_plain("load_weights", path)
     with open(path, "rb") as file:
         start = file.read(8)

@@ -8,7 +8,8 @@ A protocol buffer is a sequence of fields: a key (number << 3 | kind) and a valu
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -79,14 +80,14 @@ def scalar(tag: str, value: float) -> bytes:
         return _block(1, tag) + _float(2, float(np.float32(value)))
 
 
-def histogram(tag: str, array: np.ndarray, bins: int = 64) -> bytes:
-    """The distribution of the finite values of `array`."""
+def histogram(tag: str, array: np.ndarray, bins: int | np.ndarray = 64) -> bytes:
+    """The distribution of the finite values of `array`, which may be none; `bins` is a number or the edges."""
     data = np.asarray(array, np.float64).reshape(-1)
     data = data[np.isfinite(data)]
+    low, high = (float(data.min()), float(data.max())) if data.size else (0.0, 0.0)
     if data.size == 0:
-        data = np.zeros(1)
-    low, high = float(data.min()), float(data.max())
-    if low == high:
+        limits, counts = np.zeros(1), np.zeros(1)
+    elif low == high and not isinstance(bins, np.ndarray):
         limits, counts = np.array([low, low + max(abs(low), 1e-12)]), np.array([float(data.size), 0.0])
     else:
         counts, edges = np.histogram(data, bins)
@@ -102,6 +103,74 @@ def text(tag: str, content: str) -> bytes:
     tensor = _integer(1, 7) + _block(2, _block(2, _integer(1, 1))) + _block(8, content)  # 7: DT_STRING
     metadata = _block(1, _block(1, "text"))
     return _block(1, f"{tag}/text_summary") + _block(8, tensor) + _block(9, metadata)
+
+
+def image(tag: str, shape: Sequence[int], encoded: bytes) -> bytes:
+    """A PNG of pixels of shape (height, width, channels)."""
+    height, width, channels = shape
+    out = _integer(1, height) + _integer(2, width) + _integer(3, channels) + _block(4, encoded)
+    return _block(1, tag) + _block(4, out)
+
+
+def audio(tag: str, rate: int, frames: int, encoded: bytes) -> bytes:
+    """A WAV of one channel."""
+    out = _float(1, rate) + _integer(2, 1) + _integer(3, frames) + _block(4, encoded) + _block(5, "audio/wav")
+    return _block(1, tag) + _block(6, out)
+
+
+def pr_curve(tag: str, curve: np.ndarray) -> bytes:
+    """Rows of true and false positives and negatives, precision and recall, with the metadata of the plugin."""
+    sizes = b"".join(_block(2, _integer(1, n)) for n in curve.shape)
+    tensor = _integer(1, 1) + _block(2, sizes) + _block(5, curve.astype("<f4").tobytes())  # 1: DT_FLOAT
+    plugin = _block(1, "pr_curves") + _block(2, _integer(1, 0) + _integer(2, curve.shape[1]))
+    return _block(1, tag) + _block(8, tensor) + _block(9, _block(1, plugin))
+
+
+def hparams(values: Mapping[str, Any], metrics: Sequence[str], domains: Mapping[str, Sequence[Any]]) -> list[bytes]:
+    """The three values that make a row of the table of hyperparameters: the columns, the values, and the end of the run."""
+    columns = b"".join(
+        _block(4, _block(1, name) + _integer(4, _hparam_type(name, value)) + _domain(domains.get(name)))
+        for name, value in values.items()
+    )
+    columns += b"".join(_block(5, _block(1, _block(2, name))) for name in metrics)
+    chosen = b"".join(_block(1, _block(1, name) + _block(2, _plain(value))) for name, value in values.items())
+    parts = (
+        ("experiment", _block(2, columns)),
+        ("session_start_info", _block(3, chosen)),
+        ("session_end_info", _block(4, _integer(1, 1))),  # 1: success
+    )
+    return [
+        _block(1, f"_hparams_/{name}") + _block(9, _block(1, _block(1, "hparams") + _block(2, content)))
+        for name, content in parts
+    ]
+
+
+def _hparam_type(name: str, value: Any) -> int:
+    """hparams.DataType: 1 text, 2 bool, 3 number."""
+    if isinstance(value, str):
+        return 1
+    if isinstance(value, (bool, np.bool_)):
+        return 2
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"add_hparams: {name!r} must be text, a number or a bool. Got {type(value).__name__}."
+        ) from None
+    return 3
+
+
+def _domain(values: Sequence[Any] | None) -> bytes:
+    return b"" if values is None else _block(5, b"".join(_block(1, _plain(v)) for v in values))
+
+
+def _plain(value: Any) -> bytes:
+    """A google.protobuf.Value."""
+    if isinstance(value, str):
+        return _block(3, value)
+    if isinstance(value, (bool, np.bool_)):
+        return _integer(4, int(value))
+    return _double(2, float(value))
 
 
 def node(name: str, op: str, inputs: Sequence[str] = (), shape: Sequence[int | None] | None = None, dtype: str = "",
