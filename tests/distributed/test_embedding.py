@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -166,6 +167,29 @@ def test_pull_and_push_serve_captured_functions(cluster: Cluster) -> None:
         np.testing.assert_allclose(contents(by_hand), contents(by_tape), rtol=1e-6)
 
 
+def test_look_ups_and_updates_are_nodes_of_declared_graphs(cluster: Cluster) -> None:
+    x = np.array([[3, 4], [3, 9]])
+    with table(cluster) as declared, table(cluster) as eager:
+        graph = wf.Graph()
+        with graph.as_default():
+            ids = wf.placeholder(wf.int64, (None, 2))
+            rows = declared.pull(ids)
+            with wf.device("/job:one/task:0", soft=True):
+                loss = (rows**2).sum()
+            (gradient,) = wf.gradients(loss, [rows])
+            update = declared.push(ids, gradient)
+        for where in ({}, {"cluster": cluster}):
+            with wf.Session(graph, **where) as session:
+                for _ in range(2):
+                    found, _ = session.run([loss, update], {ids: x}, timeout=60)
+                    expected = (eager(wf.tensor(x)) ** 2).sum()
+                    assert found.item() == pytest.approx(expected.item(), rel=1e-6)
+                    expected.backward()
+                    eager.step()
+        np.testing.assert_allclose(contents(declared), contents(eager), rtol=1e-6)
+        assert declared.info()["step"] == 4
+
+
 def test_checkpoints_load_on_another_number_of_servers_and_training_goes_on(cluster: Cluster, tmp_path: Path) -> None:
     kind = partial(optim.Adam, lr=0.05, lazy=True)
     with table(cluster, optimizer=kind) as three, table(cluster, "one", optimizer=kind) as one:
@@ -245,6 +269,18 @@ def test_an_update_that_is_sent_twice_is_applied_once() -> None:
     assert found.tolist() == [[0.0, 0.0], [-2.0, -2.0]]
     with pytest.raises(ValueError, match="there is a table 't' with another dim: 2 instead of 3"):
         server.answer({"how": "make", "key": "t", **facts, "dim": 3}, [])
+
+
+def test_threads_may_update_and_look_up_at_once(cluster: Cluster) -> None:
+    with table(cluster, init=nn.init.zeros(), cache_rows=2) as made, ThreadPoolExecutor(4) as pool:
+
+        def work(_: int) -> None:
+            made.push([7, 8], np.ones((2, DIM), np.float32))
+            made.pull([7, 9])
+
+        list(pool.map(work, range(60)))
+        assert made.clock == 60 and made.info()["step"] == 60
+        np.testing.assert_allclose(contents(made)[6:10, 0], [0.0, -6.0, -6.0, 0.0], rtol=1e-5)
 
 
 def test_two_clients_share_a_named_table(cluster: Cluster) -> None:

@@ -11,6 +11,7 @@ import json
 import math
 import os
 import secrets
+import threading
 import time
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
@@ -22,6 +23,7 @@ from .. import dtypes, optim
 from ..autograd.tape import is_grad_enabled
 from ..errors import format_shape
 from ..graph.capture.tracing import CaptureError
+from ..graph.graph import Node
 from ..io.shards import index_file, index_metadata, write_index
 from ..nn import functional as F
 from ..nn import initializers
@@ -35,6 +37,7 @@ from ..tensor import Tensor, wrap
 from ..typing import DTypeLike
 from .cluster import BACK_SECONDS, Cluster
 from .embedding_cache import RowCache
+from .embedding_graph import add_pull, add_push, graph_of
 from .embedding_init import check_init
 from .embedding_table import row_dtype
 from .remote_messages import TaskLostError
@@ -106,6 +109,8 @@ class Embedding(Layer):
             clock=0, step=0, checkpoint=None, checkpoint_step=0
         )  # changes without a new capture
         self._writer = secrets.token_hex(8)
+        self._updating = threading.Lock()  # updates arrive in the order of their numbers
+        self._caching = threading.Lock()
         self._pending: list[tuple[np.ndarray, Parameter]] = []
         self._lives: dict[int, str] = {}
         self._live: dict[int, int] = {}
@@ -144,6 +149,9 @@ class Embedding(Layer):
     # Look-ups -------------------------------------------------------------------------------------------------------
 
     def forward(self, x: Tensor) -> Tensor:
+        graph = graph_of(x)
+        if graph is not None:
+            return add_pull(graph, self, x)
         rows, inverse = self._distinct(x)
         training = self.training and is_grad_enabled()
         values = self._fetch(rows, training)
@@ -155,19 +163,31 @@ class Embedding(Layer):
         return F.embedding(places, leaf, sparse=True)
 
     def pull(self, x: Any) -> Tensor:
-        """The vectors for indices, without gradients: for captured functions and sessions, which take them as an input.
+        """The vectors for indices, without the tape: for captured functions, which take them as an input, and declared graphs.
+
+        For a tensor of a declared graph this adds a node that fetches them at every step; `wf.gradients(loss, rows)` gives what
+        `push` takes. The node runs in the process of the session, also where the rest of the step is on tasks of a cluster.
 
         Returns:
             A new tensor of shape (*x.shape, embedding_dim).
         """
+        graph = graph_of(x)
+        if graph is not None:
+            return add_pull(graph, self, x)
         rows, inverse = self._distinct(x)
         values = self._fetch(rows, True)
         if len(rows) == inverse.size:  # none is repeated
             return wrap(values.reshape((*inverse.shape, self.embedding_dim)))
         return wrap(values[inverse])
 
-    def push(self, x: Any, gradients: Any) -> None:
-        """Update rows with the gradients of what `pull(x)` returned; those of equal indices are summed."""
+    def push(self, x: Any, gradients: Any) -> Node | None:
+        """Update rows with the gradients of what `pull(x)` returned; those of equal indices are summed.
+
+        For tensors of a declared graph this adds a node that does so, and returns it.
+        """
+        graph = graph_of(x, gradients)
+        if graph is not None:
+            return add_push(graph, self, x, gradients)
         rows = np.asarray(_integers(x), np.int64).reshape(-1)
         self._check_range(rows)
         values = gradients._array("push") if isinstance(gradients, Tensor) else np.asarray(gradients)
@@ -177,6 +197,7 @@ class Embedding(Layer):
                 f"{format_shape(values.shape)}."
             )
         self._push_rows(rows, values.reshape(len(rows), self.embedding_dim).astype(self.dtype, copy=False))
+        return None
 
     def _distinct(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
         """Every row once, and for every index where it is."""
@@ -200,14 +221,17 @@ class Embedding(Layer):
         cache = self._cache
         if cache is None or not len(rows):
             return self._fetch_remote(rows, use)
-        known, cached = cache.find(rows, self._now.clock)
+        with self._caching:
+            known, cached = cache.find(rows, self._now.clock)
         values = np.empty((len(rows), self.embedding_dim), self.dtype)
         values[known] = cached
         wanted = rows[~known]
         if len(wanted):
+            clock = self._now.clock
             fetched = self._fetch_remote(wanted, use)
             values[~known] = fetched
-            cache.keep(wanted, fetched, self._now.clock)
+            with self._caching:
+                cache.keep(wanted, fetched, clock)
         return values
 
     def _fetch_remote(self, rows: np.ndarray, use: bool) -> np.ndarray:
@@ -256,7 +280,6 @@ class Embedding(Layer):
         if not _all_differ(rows):
             merged = RowSparse(wrap(rows), wrap(values), (self.num_embeddings, self.embedding_dim)).coalesce()
             rows, values = merged.indices._array("step"), merged.values._array("step")
-        self._now.clock += 1
         count = len(self._tasks)
         arrays = {self._tasks[0]: [rows, values]}
         if count > 1:
@@ -264,7 +287,9 @@ class Embedding(Layer):
             for i, task in enumerate(self._tasks):  # all of them: they count the updates
                 at = np.flatnonzero(owner == i)
                 arrays[task] = [rows[at], values[at]]
-        answers = self._ask("push", arrays, writer=self._writer, number=self._now.clock)
+        with self._updating:
+            self._now.clock += 1
+            answers = self._ask("push", arrays, writer=self._writer, number=self._now.clock)
         for task, (answer, _) in answers.items():
             self._live[task], self._now.step = answer["live"], max(self._now.step, answer["step"])
 
@@ -467,8 +492,8 @@ def _integers(x: Any) -> np.ndarray:
     if isinstance(x, Tensor):
         if type(x._data) is not np.ndarray:
             raise CaptureError(
-                "Embedding: rows on servers cannot be looked up within a captured function or a declared graph. Call "
-                "`rows = table.pull(x)` before, pass them in, and give the gradients to `table.push(x, gradients)`."
+                "Embedding: rows on servers cannot be looked up within a captured function. Call `rows = table.pull(x)` before, "
+                "pass them in, and give the gradients to `table.push(x, gradients)`. In a declared graph, use these two as nodes."
             )
         x = x._data
     array = np.asarray(x)
