@@ -13,6 +13,7 @@ import numpy as np
 import weft as wf
 import weft.distributed
 from weft import data, nn, optim
+from weft.distributed import same_bits
 from weft.io import CheckpointManager, latest
 
 
@@ -117,6 +118,9 @@ def trainer(*options: str, directory: str | None = None, epochs: int = 3, worker
         given["capture"] = False
     if directory is not None:
         given.update(checkpoint_dir=directory, resume="auto", checkpoint_every=2)
+    run = weft.distributed.current()
+    if "other-bits" in options and run is not None and run.host == 1:
+        same_bits.digest = lambda: "of another processor"
     if "slow-disk" in options:
         write = CheckpointManager._write
         CheckpointManager._write = lambda *args: (time.sleep(1.0), write(*args))[1]  # type: ignore[method-assign]

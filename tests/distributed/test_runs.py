@@ -84,6 +84,12 @@ def test_several_hosts_give_the_same_bits_whatever_is_killed() -> None:
     assert status == 0 and expected in out and "took over the state" in err, f"{out}\n{err}"
 
 
+def test_a_host_that_computes_other_bits_is_refused_and_the_run_goes_on() -> None:
+    expected = result(1, "trainer", "epochs=1")
+    status, out, err = Launched(2, "trainer", "other-bits", "epochs=1", hosts=2).wait()
+    assert status == 0 and expected in out and "computes other bits than the first host" in err, f"{out}\n{err}"
+
+
 def test_a_run_ended_by_sigterm_goes_on_with_another_number_of_workers(tmp_path: Path) -> None:
     expected = result(1, "trainer", "epochs=6", f"directory={tmp_path / 'whole'}")
     run = Launched(2, "trainer", "epochs=6", f"directory={tmp_path / 'parts'}")

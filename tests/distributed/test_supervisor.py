@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from weft.distributed.keeper import ISOLATED, LOST
+from weft.distributed.keeper import ISOLATED, LOST, OTHER_BITS
 from weft.distributed.supervisor import KEEPER, MAX_FUTILE, Action, Kill, Reset, Start, Stop, Supervisor, role
 
 pytestmark = pytest.mark.xdist_group("distributed")
@@ -49,6 +49,16 @@ def test_a_worker_killed_after_another_finished_is_started_again() -> None:
     assert supervisor.ended("worker-0", 0, 9) == []
     assert supervisor.ended("worker-1", -9, 9) == [Start("worker-1")]
     assert supervisor.ended("worker-1", 0, 9) == [Stop(0)]
+
+
+def test_a_host_that_computes_other_bits_is_refused_for_good() -> None:
+    supervisor = spread()
+    actions = supervisor.ended("worker-3", OTHER_BITS, 0)
+    assert actions[0] == Reset(1) and set(supervisor.workers.values()) == {0} and len(supervisor.workers) == 4
+    assert supervisor.host_joined(1, 2) == [] and supervisor.host_joined(2, 2) != []
+    assert Supervisor.load(json.loads(json.dumps(supervisor.dump()))).refused == {1}
+    (stop,) = [a for a in begun().ended("worker-1", OTHER_BITS, 0) if isinstance(a, Stop)]
+    assert stop.status == 1 and "other bits" in stop.reason
 
 
 def test_the_rest_of_the_program_of_a_lost_host_is_done_elsewhere() -> None:

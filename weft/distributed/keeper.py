@@ -40,6 +40,7 @@ RECOVERY_SECONDS = 5.0
 REMOVE_SECONDS = 2.0
 LOST = 75  # exit status: the workers that held the memory are gone
 ISOLATED = 76  # exit status of a relay that reaches no other host
+OTHER_BITS = 77  # exit status of a worker whose host computes other bits than the first one
 
 
 class Client:

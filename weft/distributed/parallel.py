@@ -24,7 +24,7 @@ from ..ops.array.row_sparse import RowSparse
 from ..ops.array.shaping import reshape
 from ..optim.optimizer import Optimizer, parameters_of
 from ..tensor import Tensor, wrap
-from . import join, rows, tree
+from . import join, rows, same_bits, tree
 from .board import INITIALISED, PERMIT, Board, Shape
 from .buffers import named_buffers
 from .checks import Checks
@@ -102,6 +102,8 @@ class DataParallel:
         """tells the parts of a run apart: what different steps, or calls of `Trainer.fit`, train"""
         _parts += 1
         _refuse(optimizer)
+        if self.number == 0:
+            same_bits.check(context)
         self.context, self.optimizer, self.ema, self.batches = context, optimizer, ema, batches
         self.randomness = Randomness(seed)
         trained = {id(p) for group in optimizer.param_groups for p in group.params if p.requires_grad}

@@ -73,7 +73,7 @@ SELDOM_SECONDS = 10.0
 MAX_SAID = 1000
 MAX_PARTS = 64
 MAX_NAME = 256
-FILES = re.compile(r"decisions/\d{1,9}\.(json|safetensors)|metrics\.json|base-\d{1,2}(\.json|/[\w.-]{1,128})")
+FILES = re.compile(r"decisions/\d{1,9}\.(json|safetensors)|metrics\.json|probe\.json|base-\d{1,2}(\.json|/[\w.-]{1,128})")
 """what hosts tell each other beside the state: paths in the directory of the run"""
 
 
@@ -551,7 +551,7 @@ class Relay:
             peer.next_decision += 1
 
     def _send_files(self, peer: Peer) -> None:
-        names = ["metrics.json"]
+        names = ["metrics.json", "probe.json"]
         for base in glob.glob(os.path.join(self.directory, "base-*.json")):  # written after the others
             base = os.path.basename(base).removesuffix(".json")
             folder = os.path.join(self.directory, base)

@@ -14,7 +14,7 @@ import dataclasses
 import signal
 from typing import Any
 
-from .keeper import ISOLATED, LOST
+from .keeper import ISOLATED, LOST, OTHER_BITS
 
 MAX_FUTILE = 3  # deaths of one worker without progress before the run is given up
 MAX_KILLED = 10  # by SIGKILL, which comes from outside; the program itself may be the reason, if memory is short
@@ -85,6 +85,7 @@ class Supervisor:
         self.deaths: dict[str, list[int]] = {}  # task -> [version at its last death, deaths since]
         self.wanted: int | None = None  # how many workers the user asked for in mid-run
         self.stopping = 0  # the signal by which the run was asked to end
+        self.refused: set[int] = set()  # hosts that compute other bits
         self.restarts = 0
         self.over = False
 
@@ -125,7 +126,7 @@ class Supervisor:
 
     def hosts_joined(self, rooms: dict[int, int]) -> list[Action]:
         """Several hosts at once, as at the start: no worker is started on one and moved to the next."""
-        new = {host: room for host, room in rooms.items() if host not in self.room}
+        new = {host: room for host, room in rooms.items() if host not in self.room and host not in self.refused}
         if self.over or self._ending or not new:
             return []
         self.room.update(new)
@@ -168,6 +169,8 @@ class Supervisor:
         if status == LOST:
             reason = f"{name} found the weights half updated, and with lean memory there is no other copy"
             return self._stop(Stop(1, reason, restart=not self.stopping))
+        if status == OTHER_BITS:
+            return self._refuse(self.workers[name])
         if status > 0:
             return self._stop(Stop(status, f"{name} ended with status {status}"))
         count = self._count_death(name, version)
@@ -236,6 +239,11 @@ class Supervisor:
             return self._stop(Stop(1, f"{name} ended {count} times without a step in between, last with {status}"))
         self.restarts += 1
         return [Start(name, host)]
+
+    def _refuse(self, host: int) -> list[Action]:
+        """A host computes other bits than the first one: the run goes on without it."""
+        self.refused.add(host)
+        return [Reset(host), *self.host_lost(host, "it computes other bits than the first one")]
 
     def _load_of(self, host: int) -> int:
         return sum(at == host for at in self.workers.values())
