@@ -272,3 +272,14 @@ def test_a_member_that_was_overtaken_leaves_the_values_of_later_steps_alone():
         slow.read(1, 0, 0, [0, 1], 2)
     with pytest.raises(RuntimeError, match="at most 4,096 batches"):
         slow.publish(4, 1 << 12, 0, 0, values(4, 0))
+
+
+def test_a_slice_of_lean_memory_is_not_claimed_again_between_the_look_and_the_claim():
+    shape = Shape(1, 1, 2)
+    board = Board(Segment.create(Board.nbytes(shape)), shape)
+    assert board.claim("slices", 0, 1, 0, again=False)
+    board.release(0)
+    assert board.released("slices", 0, 1) and not board.claim("slices", 0, 1, 1, again=False)
+    assert board.claim("slices", 0, 1, 1)
+    board.ready("slices", 0, 1, 1)
+    assert board.claim("slices", 0, 2, 0, again=False)  # another step

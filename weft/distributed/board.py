@@ -190,11 +190,11 @@ class Board:
 
     # Units of work --------------------------------------------------------------------------------------------------
 
-    def claim(self, kind: str, index: int, step: int, member: int) -> bool:
-        """Take a unit of `step` that is free."""
+    def claim(self, kind: str, index: int, step: int, member: int, again: bool = True) -> bool:
+        """Take a unit of `step` that is free; unless `again`, only one that nobody had before."""
         old = self.load(kind, index)
         at, phase, _ = split(old)
-        if at > step or at == step and phase != FREE:
+        if at > step or at == step and (phase != FREE or not again):
             return False
         return self.swap(kind, index, old, word(step, CLAIMED, member))
 

@@ -556,11 +556,12 @@ class _Step:
         live = team.peers.live()
         position = live.index(team.row) if team.row in live else 0
         wanted: Iterable[int] = tree.block(count, position, max(len(live), 1))
+        in_place = team.lean and self.trains and kind == "slices"  # then a slice cannot be computed a second time
         while True:
             for index in wanted:
-                if team.lean and self.trains and kind == "slices" and board.released(kind, index, self.number):
+                if in_place and board.released(kind, index, self.number):
                     raise StateLost
-                if board.claim(kind, index, self.number, team.member):
+                if board.claim(kind, index, self.number, team.member, again=not in_place):
                     reach(f"{kind} claimed")
                     compute(index)
                     reach(f"{kind} written")
