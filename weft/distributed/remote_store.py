@@ -93,7 +93,6 @@ class TaskStore:
             values = None if entry["array"] is None else arrays[entry["array"]]
         if values is not None and (values.shape != shape or values.dtype != dtype):
             raise PartError(f"session: the value of variable {key!r} is {values.dtype.name} {values.shape}.")
-        init = Initializer.load(entry["init"]) if values is None else None
         if self._journal is None:
             data, record = memory.empty(shape, dtype), None
         else:
@@ -101,10 +100,10 @@ class TaskStore:
             record = self._journal.make(key, entry["name"], shape, dtype, owner)
             data = record.data
         try:
-            if init is None:
+            if values is not None:
                 np.copyto(data, values)
             else:
-                _initialise(data, init)
+                _initialise(data, Initializer.load(entry["init"]))
         except BaseException:  # an initialiser that does not fit the shape
             if self._journal is not None:
                 self._journal.drop(key)
