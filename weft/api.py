@@ -131,6 +131,10 @@ LAZY: dict[str, str] = {
     "gradcheck": ".autograd.gradcheck:gradcheck",
     "gradgradcheck": ".autograd.gradcheck:gradgradcheck",
     "tree": ".tree",
+    "jit": ".jit",
+    "backends": ".backends",
+    "sparse_coo_tensor": ".sparse.torch_style:sparse_coo_tensor",
+    "sparse_csr_tensor": ".sparse.torch_style:sparse_csr_tensor",
     **{
         f"tree_{n}": f".tree:{n}" for n in ("map", "flatten", "unflatten", "leaves", "structure", "reduce", "transpose")
     },
@@ -212,7 +216,8 @@ def lazy(name: str) -> Any:
             )
         close = difflib.get_close_matches(name, [*vars(weft), *LAZY], 1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise AttributeError(f"module 'weft' has no attribute {name!r}.{hint}")
+        # without `obj` Python adds no suggestion of its own
+        raise AttributeError(f"module 'weft' has no attribute {name!r}.{hint}", name=name, obj=None)
     module_name, _, attribute = target.partition(":")
     module = importlib.import_module(module_name, "weft")
     value = getattr(module, attribute) if attribute else module

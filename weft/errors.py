@@ -56,6 +56,45 @@ def user_location(depth: int = 1) -> Location | None:
     return None
 
 
+def shorten(error: BaseException) -> None:
+    """Let notebooks show the user's frames of `error` and its message; plain Python shows all frames as ever."""
+    error._render_traceback_ = _render  # type: ignore[attr-defined]  # IPython calls it in place of its own
+
+
+_MAX_FRAMES = 3  # of the user's that a notebook shows: the first one and those next to the error
+
+
+def _render() -> list[str]:
+    """The lines that a notebook shows for the exception that it reports."""
+    import traceback
+
+    error = sys.exc_info()[1] or getattr(sys, "last_value", None)
+    if error is None:
+        return []
+    frames = [
+        f
+        for f in traceback.extract_tb(error.__traceback__)
+        if not f.filename.startswith(_PACKAGE) and f"{os.sep}IPython{os.sep}" not in f.filename
+    ]
+    lines = ["Traceback (most recent call last):"]
+    for i, frame in enumerate(frames):
+        if 0 < i <= len(frames) - _MAX_FRAMES:
+            if i == 1:
+                lines.append(f"  … {len(frames) - _MAX_FRAMES} more")
+            continue
+        lines.append(f'  File "{frame.filename}", line {frame.lineno}, in {frame.name}')
+        if frame.line:
+            lines.append(f"    {frame.line}")
+    return lines + "".join(traceback.format_exception_only(type(error), error)).splitlines()
+
+
+def type_name(value: Any) -> str:
+    """The name of the type of `value` as its users know it: `list`, `Tensor`, `torch.Tensor`, `pandas.DataFrame`."""
+    kind = type(value)
+    package = kind.__module__.partition(".")[0]
+    return kind.__name__ if package in ("builtins", "weft", "__main__") else f"{package}.{kind.__qualname__}"
+
+
 def describe(value: Any) -> str:
     """A short description of a tensor, array or scalar: `float32 (4, 3)`."""
     dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import sys
 import warnings
 
 import numpy as np
@@ -386,3 +387,111 @@ def _compare(program):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _same(program(wf.function), program(lambda f: f))
+
+
+def test_one_note_names_the_line_and_fullgraph_makes_it_an_error():
+    def f(x):
+        y = x * 2
+        return y * y.sum().item()
+
+    captured = wf.function(f)
+    with pytest.warns(
+        UserWarning, match=r"f: cut at .*test_graph_breaks.py:\d+ in f: `return y \* y.sum\(\).item"
+    ) as notes:
+        for n in (2, 2, 3):
+            captured(wf.ones(n))
+    assert len(notes) == 1 and "fullgraph=True" in str(notes[0].message) and notes[0].filename == __file__
+    assert "cut at" in captured.explain() and len(captured.signatures) == 2
+    for options in ({"fullgraph": True}, {"freeze": True}):
+        with pytest.raises(wf.CaptureError, match=r"item\(\): the value of this tensor is not known"):
+            wf.function(f, **options)(wf.ones(2))
+
+
+def test_segments_are_compiled_once_and_numbers_that_change_become_inputs():
+    def f(x):
+        for i in range(4):
+            x = (x * (1.0 + i) + 2).tanh()
+            x = x - x.mean().item()
+        return x
+
+    captured = wf.function(f)
+    x = wf.randn(200, 200)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(3):
+            np.testing.assert_allclose(captured(x).numpy(), f(x).numpy(), rtol=1e-4, atol=1e-5)
+            count = captured._segments.compilations
+        captured(x + 1)
+    assert captured._segments.compilations == count <= 5  # not one per number or call
+    assert all(compiled for _, compiled in captured.traces[-1].parts[:4])
+
+
+def test_functions_of_small_tensors_run_eagerly_after_the_first_call():
+    captured = wf.function(lambda x: x + x.sum().item())
+    with pytest.warns(UserWarning, match="too short to compile"):
+        captured(wf.ones(2))
+    assert captured(wf.ones(2)).tolist() == [3, 3] and captured.traces[-1].short
+    assert captured._segments.compilations == 0
+
+
+def test_debuggers_show_values_and_leave_nothing_behind(monkeypatch):
+    frames, shown = [], []
+
+    def debugger():
+        frame = sys._getframe(1)
+        frames.append(frame)  # a debugger keeps frames
+        shown.append({name: repr(value) for name, value in frame.f_locals.items()})
+
+    monkeypatch.setattr(sys, "breakpointhook", debugger)
+
+    @wf.function
+    def f(x):
+        y = x + 1
+        breakpoint()
+        return y * 2
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for k in range(3):
+            assert f(wf.tensor([float(k)])).tolist() == [2 * (k + 1)]
+    assert [s["y"] for s in shown] == ["tensor([1.])", "tensor([2.])", "tensor([3.])"]
+
+    def watch(frame, event, arg):  # as a debugger that steps through the lines does
+        if frame.f_code.co_name == "g":
+            frames.append(frame)
+            repr(frame.f_locals.keys())
+        return watch
+
+    def g(x):
+        y = x * 3
+        return y + 1
+
+    previous = sys.gettrace()
+    captured = wf.function(g)
+    sys.settrace(watch)
+    try:
+        assert captured(wf.ones(2)).tolist() == [4, 4]
+    finally:
+        sys.settrace(previous)
+    assert captured(wf.ones(2)).tolist() == [4, 4]
+
+
+def test_prints_and_files_appear_at_every_call_and_python_runs_once_per_call(tmp_path, capsys):
+    calls = []
+
+    @wf.function
+    def f(x):
+        calls.append(len(calls))
+        y = x * 2
+        print("y is", y)
+        with open(tmp_path / "log", "a") as file:
+            file.write(f"{float(y.sum())}\n")
+        return y
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for k in range(3):
+            f(wf.tensor([float(k)]))
+    assert capsys.readouterr().out.splitlines() == ["y is tensor([0.])", "y is tensor([2.])", "y is tensor([4.])"]
+    assert (tmp_path / "log").read_text().split() == ["0.0", "2.0", "4.0"]
+    assert calls[-3:] == list(range(len(calls)))[-3:] and len(calls) <= 4

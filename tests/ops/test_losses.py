@@ -95,7 +95,7 @@ def test_half_precision_computes_in_float32(dtype):
 def test_integer_predictions_and_targets_of_several_integer_dtypes():
     for dtype in (wf.int32, wf.uint8, wf.int64):
         assert abs(F.cross_entropy(wf.zeros(2, 4), wf.tensor([0, 3]).astype(dtype)).item() - math.log(4)) < 1e-6
-    with pytest.raises(TypeError, match="class indices must be integers"):
+    with pytest.raises(TypeError, match="class labels must be integers"):
         F.nll_loss(wf.zeros(2, 4), wf.tensor([0.0, 1.0]))
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..errors import describe, format_shape
+from ..errors import describe, format_shape, type_name
 from ..ops.core import define
 from ..ops.core.short_floats import widened
 from ..ops.core.spec import Spec, is_known, same_size
@@ -91,7 +91,7 @@ def _targets(inputs: Sequence[Tensor]) -> set[Any]:
     """The nodes whose gradients are requested."""
     for i, t in enumerate(inputs):
         if not isinstance(t, Tensor):
-            raise TypeError(f"grad: input {i} must be a tensor. Got {type(t).__name__}.")
+            raise TypeError(f"grad: input {i} must be a tensor. Got {type_name(t)}.")
         if t._node is None:
             raise RuntimeError(
                 f"grad: input {i} does not require gradients. Call `x.requires_grad_()` before the forward pass."
@@ -101,7 +101,7 @@ def _targets(inputs: Sequence[Tensor]) -> set[Any]:
 
 def _seed(output: Tensor, gradient: Any, create_graph: bool, transposed: bool) -> Tensor:
     if not isinstance(output, Tensor):
-        raise TypeError(f"backward: expected a tensor. Got {type(output).__name__}.")
+        raise TypeError(f"backward: expected a tensor. Got {type_name(output)}.")
     if output._node is None:
         raise RuntimeError(
             "backward: the tensor does not require gradients: nothing it was computed from does, or it was computed "

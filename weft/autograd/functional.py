@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 from .. import dtypes
-from ..errors import format_shape
+from ..errors import format_shape, type_name
 from ..ops.core.spec import is_known
 from ..tensor import Tensor, as_leaf
 from .engine import parents, run_backward
@@ -165,7 +165,7 @@ class _Pass:
     def _watch(self, x: Any, place: Callable[[], str]) -> Tensor:
         if not isinstance(x, Tensor):
             if isinstance(x, str) or not hasattr(x, "__array__") and not isinstance(x, (bool, int, float, complex)):
-                raise TypeError(f"{place()} must be a tensor, to be differentiated. Got {type(x).__name__}.")
+                raise TypeError(f"{place()} must be a tensor, to be differentiated. Got {type_name(x)}.")
             x = Tensor(x)
         if not dtypes.is_inexact(x.dtype):
             raise TypeError(

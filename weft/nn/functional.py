@@ -38,4 +38,5 @@ def __getattr__(name: str) -> Any:
 
     close = difflib.get_close_matches(name, __all__, 1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
-    raise AttributeError(f"module 'weft.nn.functional' has no attribute {name!r}.{hint}")
+    # without `obj` Python adds no suggestion of its own
+    raise AttributeError(f"module 'weft.nn.functional' has no attribute {name!r}.{hint}", name=name, obj=None)

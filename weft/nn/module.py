@@ -16,6 +16,7 @@ import numpy as np
 from .. import dtypes
 from ..autograd.hooks import HookHandle
 from ..autograd.tree import keep_whole
+from ..errors import type_name
 from ..graph.declared.python_calls import declared_call
 from ..ops.core.error_names import raise_as
 from ..runtime import epoch
@@ -183,7 +184,7 @@ class Module:
         """
         self._check_name(name)
         if tensor is not None and not isinstance(tensor, Tensor):
-            raise TypeError(f"register_buffer: {name!r} must be a tensor or None. Got {type(tensor).__name__}.")
+            raise TypeError(f"register_buffer: {name!r} must be a tensor or None. Got {type_name(tensor)}.")
         if reduce is not None and reduce not in BUFFER_REDUCTIONS:
             raise ValueError(f"register_buffer: reduce must be one of {', '.join(BUFFER_REDUCTIONS)}. Got {reduce!r}.")
         self._buffers[name] = persistent

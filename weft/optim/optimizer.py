@@ -38,7 +38,7 @@ import numpy as np
 from .. import dtypes
 from ..autograd import shards, withheld
 from ..autograd.tape import enable_grad, no_grad
-from ..errors import describe
+from ..errors import describe, type_name
 from ..graph.capture.tracing import outside
 from ..ops.array.row_sparse import RowSparse
 from ..runtime import epoch
@@ -246,7 +246,7 @@ class Optimizer:
         taken = {id(p) for g in self.param_groups for p in g.params}
         for i, p in enumerate(params):
             if not isinstance(p, Tensor):
-                raise TypeError(f"{name}: parameter {i} must be a tensor. Got {type(p).__name__}.")
+                raise TypeError(f"{name}: parameter {i} must be a tensor. Got {type_name(p)}.")
             if not p.is_leaf:
                 raise ValueError(f"{name}: parameter {i} was computed by an op. Only leaf tensors can be optimised.")
             if id(p) in taken:

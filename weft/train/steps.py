@@ -25,6 +25,7 @@ class MaybeCaptured:
         def unpacked(*items: Any) -> Any:
             return function(items if len(items) > 1 else items[0])
 
+        unpacked.__name__ = "Trainer: the step"  # in warnings
         self.function = function
         self.captured: Any = wf.function(unpacked) if capture else None
 

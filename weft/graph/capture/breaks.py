@@ -121,16 +121,19 @@ class Cut:
 
     def note(self) -> str:
         """What the user is told once."""
+        line = f" at {self.where}" if self.where is not None else ""
+        start = f"{self.owner.__name__}: cut{line}, where Python needs a value or does I/O ({self.action}). "
+        end = "To run as one program, return the value and look at it outside; `wf.function(fullgraph=True)` makes a cut an error."
         compiled = [ops for ops, ran in self.parts if ran]
         short = len(self.parts) - len(compiled)
+        if not compiled:
+            return f"{start}Its parts are too short to compile, so it runs eagerly. {end}"
         what = f"{len(compiled)} compiled part{'s' * (len(compiled) != 1)} ({sum(compiled)} ops)"
         if short:
             what += f" and {short} too short to compile"
-        line = f" at {self.where}" if self.where is not None else ""
         return (
-            f"{self.owner.__name__}: cut{line}, where Python needs a value or does I/O ({self.action}). It runs as {what}, "
-            "with its Python code in between, at every call, which costs about as much Python time as an eager call. To run "
-            "as one program, return the value and look at it outside; `wf.function(fullgraph=True)` makes a cut an error."
+            f"{start}It runs as {what}, with its Python code in between, at every call, which costs about as much Python time "
+            f"as an eager call. {end}"
         )
 
 

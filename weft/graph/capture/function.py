@@ -17,6 +17,7 @@ from ... import settings
 from ...autograd.tape import relinked
 from ...autograd.tree import flatten
 from ...compiler.open_sizes import OpenSizes
+from ...errors import shorten
 from ...ops.core import define
 from ...runtime import forks, garbage, limits
 from ...runtime.limits import LeastRecentlyUsed
@@ -147,23 +148,27 @@ class CapturedFunction(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if _EAGER or define.modes.active and _inlined():
             return self.fn(*args, **kwargs)
-        leaves, structure = (list(args), len(args)) if not kwargs and is_flat(args) else flatten((args, kwargs))
-        key, tensors = signature_of(leaves, structure)
-        if key is None:  # tensors of a declared graph: the function becomes part of it
-            return self._declare(args, kwargs)
-        last, trace = self._last
-        if key != last:  # a comparison is cheaper than a lookup
-            trace = self._traces.get(key) or self._traced(key, leaves, structure)
-            self._last = (key, trace)
-        if (trace.guards or trace.reads is not None or relinked.clock != trace.relinked) and not trace.holds(tensors):
-            trace = self._variant(trace, key, leaves, structure, tensors)
-            self._last = (key, trace)
-        result = trace.run(tensors)
-        if result.__class__ is Eagerly:
-            return self._run_eagerly(result.reason, args, kwargs)
-        if result.__class__ is Cut:
-            return self._run_cut(result, args, kwargs)
-        return result
+        try:
+            leaves, structure = (list(args), len(args)) if not kwargs and is_flat(args) else flatten((args, kwargs))
+            key, tensors = signature_of(leaves, structure)
+            if key is None:  # tensors of a declared graph: the function becomes part of it
+                return self._declare(args, kwargs)
+            last, trace = self._last
+            if key != last:  # a comparison is cheaper than a lookup
+                trace = self._traces.get(key) or self._traced(key, leaves, structure)
+                self._last = (key, trace)
+            if (trace.guards or trace.reads is not None or relinked.clock != trace.relinked) and not trace.holds(tensors):
+                trace = self._variant(trace, key, leaves, structure, tensors)
+                self._last = (key, trace)
+            result = trace.run(tensors)
+            if result.__class__ is Eagerly:
+                return self._run_eagerly(result.reason, args, kwargs)
+            if result.__class__ is Cut:
+                return self._run_cut(result, args, kwargs)
+            return result
+        except Exception as error:
+            shorten(error)
+            raise
 
     def _variant(self, trace: Trace, key: Any, leaves: list[Any], structure: Any, tensors: list[Tensor]) -> Trace:
         """The trace for the gradients that exist now; `trace` was captured with others."""
@@ -316,8 +321,9 @@ class CapturedFunction(Generic[P, R]):
 
     @property
     def graph(self) -> Any:
-        """The captured graph of the latest signature."""
-        return self._latest().capture.graph
+        """The captured graph of the latest signature; None if the function is cut into parts."""
+        traces: list[Any] = self._traces.values()
+        return None if traces and traces[-1].__class__ is Cut else self._latest().capture.graph
 
     def explain(self) -> str:
         """Describe the program of the latest signature: fusions, kernels and their costs, as text.

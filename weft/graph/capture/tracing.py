@@ -65,6 +65,7 @@ class GraphBreak(CaptureError):
 class TruthError(GraphBreak):
     """`bool()` of a symbolic tensor."""
 
+
 class Escaped(GraphBreak):
     """A symbolic tensor was stored outside of the function. `tensors` are all of them."""
 
@@ -577,11 +578,14 @@ class Capture(Mode):
 
 
 def _only_in_frames(tensor: Tensor, known: list[Tensor]) -> bool:
-    """Whether only frames hold a tensor: a debugger looks at the variables of a function that has returned."""
-    for holder in gc.get_referrers(tensor):
+    """Whether only frames hold a tensor: a debugger keeps the frames of functions that have returned."""
+    holders = gc.get_referrers(tensor)
+    for holder in holders:
         if holder is known or isinstance(holder, FrameType):
             continue
-        if type(holder) is not dict or not any(isinstance(h, FrameType) for h in gc.get_referrers(holder)):
+        if type(holder) not in (dict, list, tuple):
+            return False
+        if any(h is not holders and not isinstance(h, FrameType) for h in gc.get_referrers(holder)):
             return False
     return True
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes
-from ...errors import format_shape
+from ...errors import format_shape, type_name
 from ...tensor import Tensor
 from ..core.define import composite
 from ..core.samples import Bad, Sample
@@ -281,7 +281,7 @@ def einsum(equation: str, *operands: Any) -> Tensor:
         if isinstance(x, np.ndarray):
             x = Tensor(x)
         if not isinstance(x, Tensor):
-            raise TypeError(f"einsum: operand {i} must be a tensor. Got {type(x).__name__}.")
+            raise TypeError(f"einsum: operand {i} must be a tensor. Got {type_name(x)}.")
         tensors.append(x)
     inputs, output = _parse(equation, tuple([x.ndim for x in tensors]))
     sizes = _sizes(equation, inputs, [x.shape for x in tensors])

@@ -3,7 +3,7 @@
 Note [Named errors]. Ops check their arguments before they compute and raise `name: problem. Got …; expected ….` Other
 errors (NumPy's, an attribute that a wrong argument lacks) are renamed on the way out, at two places: in the general
 dispatch path, under the op's title; and at the boundary of the public namespace, where the names of inner ops are
-replaced by that of the composite (`logsumexp: axis 3 …`, not `max: axis 3 …`). The original is the error's cause.
+replaced by that of the composite (`logsumexp: axis 3 …`, not `max: axis 3 …`). The original is the error's context.
 Successful calls pay nothing for this.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ...errors import format_shape
+from ...errors import format_shape, shorten, type_name
 from ...tensor import Tensor
 from . import spelling
 from .registry import table
@@ -114,7 +114,7 @@ def wrong_tensor(
         if any(word in str(annotation) for word in ("Sequence[", "tuple[", "list[", "Any")):
             continue
         hint = " Convert it with `wf.asarray(...)`." if isinstance(value, (list, tuple, int, float, complex)) else ""
-        return TypeError(f"{name}: {parameter} must be a tensor. Got {type(value).__name__}.{hint}")
+        return TypeError(f"{name}: {parameter} must be a tensor. Got {type_name(value)}.{hint}")
     return None
 
 
@@ -184,8 +184,11 @@ def raise_as(replacement: Exception, error: Exception) -> NoReturn:
     """Raise `replacement` in place of `error`, which is being handled and may be the same object."""
     try:
         if replacement is error:
+            shorten(error)
+            error.__suppress_context__ = True  # a fast path that failed before
             raise  # noqa: PLE0704 - callers are in the handler of `error`
-        raise replacement from error
+        shorten(replacement)
+        raise replacement from None  # one traceback; the original is `__context__`
     finally:
         del replacement, error  # this frame is in their traceback: naming them here would make a cycle
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes
-from ...errors import format_shape
+from ...errors import format_shape, type_name
 from ...tensor import Tensor
 from . import modes
 from .recording import finish
@@ -98,7 +98,7 @@ def operand(op: Op, position: int, value: Any) -> Any:
         return value.real if not isinstance(value, complex) else value
     name = op.tensor_names[0 if op.variadic else position]
     hint = " Convert it with `wf.asarray(...)`." if isinstance(value, (list, tuple)) else ""
-    raise TypeError(f"{op.title}: {name} must be a tensor. Got {type(value).__name__}.{hint}")
+    raise TypeError(f"{op.title}: {name} must be a tensor. Got {type_name(value)}.{hint}")
 
 
 def compute(op: Op, datas: Sequence[Any], attrs: tuple[Any, ...]) -> Any:

@@ -33,9 +33,7 @@ from .softmax import log_softmax
 
 def _check_class_dtype(op: str, target: Any) -> None:
     if not dtypes.is_integral(target.dtype):
-        raise TypeError(
-            f"{op}: class indices must be integers. Got {target.dtype.name}; use `target.astype(wf.int64)`."
-        )
+        raise TypeError(f"{op}: class labels must be integers. Got {target.dtype.name}; use `target.astype(wf.int64)`.")
 
 
 def _check_classes(op: str, target: Any, classes: Any, ignore_index: int) -> None:
@@ -332,7 +330,7 @@ def _nll_errors(op: str) -> Any:
     samples=_nll_samples,
     errors=lambda m: [
         *_nll_errors("nll_loss")(m),
-        Bad(TypeError, "nll_loss: class indices must be integers", m.normal(2, 3), m.normal(2)),
+        Bad(TypeError, "nll_loss: class labels must be integers", m.normal(2, 3), m.normal(2)),
     ],
 )
 def nll_loss(
@@ -466,6 +464,13 @@ def cross_entropy(
         raise ValueError(f"cross_entropy: label_smoothing must be between 0 and 1. Got {label_smoothing}.")
     input = real_floats("cross_entropy", input)
     if dtypes.is_floating(target.dtype):
+        axis = _class_axis(input)
+        if input.shape is not None and target.shape == (*input.shape[:axis], *input.shape[axis + 1 :]):
+            raise TypeError(
+                f"cross_entropy: class labels must be integers. Got {target.dtype.name} {format_shape(target.shape)} for input "
+                f"of shape {format_shape(input.shape)}; use `target.astype(wf.int64)`. Probabilities as target have the shape "
+                "of the input."
+            )
         if ignore_index >= 0:
             raise ValueError("cross_entropy: ignore_index is for class indices. Got probabilities as target.")
         return _soft_cross_entropy(input, target, weight, reduction, label_smoothing)
