@@ -24,7 +24,11 @@ from weft.sklearn import WeftClassifier, WeftRegressor
     [
         WeftClassifier(hidden=(16,), epochs=12, batch_size=32, lr=0.03),
         WeftRegressor(hidden=(16,), epochs=12, batch_size=32, lr=0.03),
-    ]
+    ],
+    expected_failed_checks=lambda estimator: {
+        f"check_sample_weight_equivalence_on_{kind}_data": "batches of repeated samples differ from those of weighted ones"
+        for kind in ("dense", "sparse")
+    },
 )
 @pytest.mark.filterwarnings("ignore::UserWarning:sklearn")
 def test_scikit_learns_own_checks(estimator: Any, check: Any) -> None:
@@ -97,3 +101,36 @@ def test_a_network_of_ones_own() -> None:
 def test_bad_settings(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         WeftClassifier(**settings).fit(*make_moons(20, random_state=0))
+
+
+def test_weights_of_samples_decide() -> None:
+    X = np.zeros((40, 1))
+    y, weight = np.repeat([0, 1], 20), np.repeat([1.0, 9.0], 20)
+    model = WeftClassifier(hidden=(), epochs=80, random_state=0, weight_decay=0.0).fit(X, y, sample_weight=weight)
+    assert model.predict_proba(X)[0, 1] == pytest.approx(0.9, abs=0.03)
+    regressor = WeftRegressor(hidden=(), epochs=80, random_state=0, weight_decay=0.0).fit(X, y, sample_weight=weight)
+    assert regressor.predict(X)[0] == pytest.approx(0.9, abs=0.03)
+    alone = WeftClassifier(epochs=2, random_state=0).fit(X[:20], y[:20])
+    zeros = WeftClassifier(epochs=2, random_state=0).fit(X[:20], y[:20], sample_weight=np.ones(20))
+    np.testing.assert_allclose(alone.predict_proba(X), zeros.predict_proba(X), rtol=1e-5)
+    for bad, words in (
+        (np.ones(3), "one number per sample"),
+        (-np.ones(40), "not negative"),
+        (np.zeros(40), "not all zero"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            WeftClassifier(epochs=1).fit(X, y, sample_weight=bad)
+
+
+def test_several_labels_per_sample() -> None:
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    y = np.stack([X[:, 0] > 0, X[:, 1] > 0, X[:, 0] * X[:, 1] > 0], axis=1).astype(int)
+    model = WeftClassifier(hidden=(32,), epochs=60, random_state=0).fit(X, y)
+    assert model.multilabel_ and model.classes_.tolist() == [0, 1, 2]
+    assert model.predict(X).shape == model.predict_proba(X).shape == (300, 3)
+    assert (model.predict(X) == y).mean() > 0.95 and model.score(X, y) > 0.85
+    assert ((model.predict_proba(X) > 0.5) == model.predict(X)).all()
+    weighted = WeftClassifier(hidden=(32,), epochs=10, random_state=0).fit(X, y, sample_weight=np.ones(300))
+    assert weighted.predict(X).shape == (300, 3)
+    with pytest.raises(ValueError, match="labels, each 0 or 1"):
+        WeftClassifier(epochs=1).fit(X, np.stack([y[:, 0], 3 * y[:, 1]], axis=1))

@@ -29,8 +29,8 @@ from .tensor import Tensor
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
     from sklearn.utils import check_random_state
-    from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import check_is_fitted, validate_data
+    from sklearn.utils.multiclass import check_classification_targets, type_of_target
+    from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 except ImportError as error:
     raise ImportError("weft.sklearn needs scikit-learn 1.6 or newer: `pip install scikit-learn`.") from error
 
@@ -78,12 +78,20 @@ class _Network(BaseEstimator):
         if self.capture not in (True, False, "auto"):
             raise ValueError(f"{name}: capture must be True, False or 'auto'. Got {self.capture!r}.")
 
-    def _loss(self, output: Tensor, target: Tensor) -> Tensor:
+    def _loss(self, output: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
         raise NotImplementedError
 
-    def _train(self, X: np.ndarray, target: np.ndarray, outputs: int) -> None:
-        """Make the network and fit it to (X, target)."""
+    def _train(self, X: np.ndarray, target: np.ndarray, outputs: int, weight: np.ndarray | None = None) -> None:
+        """Make the network and fit it to (X, target), where a sample counts `weight` times."""
         self._check_settings()
+        arrays = [X, target]
+        if weight is not None:
+            kept = weight > 0
+            scaled = (
+                weight[kept] / weight[kept].mean()
+            )  # the mean loss keeps its size, and the learning rate its meaning
+            arrays = [X[kept], target[kept], scaled.astype(np.float32)]
+            X = arrays[0]
         seed = int(check_random_state(self.random_state).randint(2**31))
         with _seeded(seed):
             self.model_ = self._make(X.shape[1], outputs)
@@ -92,11 +100,15 @@ class _Network(BaseEstimator):
                 settings["momentum"] = 0.9
             optimizer = _OPTIMIZERS[self.optimizer](self.model_.parameters(), **settings)
             size = min(int(self.batch_size), len(X))
-            loader = DataLoader(TensorDataset(X, target), size, shuffle=True, seed=seed)
+            loader = DataLoader(TensorDataset(*arrays), size, shuffle=True, seed=seed)
 
-            def step(x: Tensor, y: Tensor) -> Tensor:
+            def step(x: Tensor, y: Tensor, w: Tensor | None = None) -> Tensor:
                 optimizer.zero_grad()
-                loss = self._loss(self.model_(x), y)
+                if w is None:
+                    loss = self._loss(self.model_(x), y)
+                else:
+                    losses = self._loss(self.model_(x), y, "none")
+                    loss = wf.mean(wf.reshape(losses, (losses.shape[0], -1)) * wf.reshape(w, (-1, 1)))
                 loss.backward()
                 optimizer.step()
                 return loss.detach()
@@ -106,7 +118,7 @@ class _Network(BaseEstimator):
             self.model_.train()
             self.loss_curve_ = []
             for _ in range(self.epochs):
-                total = sum(float(run(x, y)) * len(x) for x, y in loader)
+                total = sum(float(run(*batch)) * len(batch[0]) for batch in loader)
                 self.loss_curve_.append(total / len(X))
             self.model_.zero_grad()
             self.model_.eval()
@@ -142,27 +154,59 @@ class WeftClassifier(ClassifierMixin, _Network):
 
     Attributes:
         classes_: the labels. model_: the network, a `weft.nn.Module`. loss_curve_: the mean loss of each epoch.
+        multilabel_: whether a sample may have several labels.
+
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> several = WeftClassifier(hidden=(16,), epochs=60, random_state=0).fit(X, X > 0)     # two labels, each or none
+    >>> several.predict(X[:3]).shape
+    (3, 2)
     """
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Fit the model to data `X`, (samples, features), and labels `y`, (samples,)."""
-        X, y = validate_data(self, X, y, dtype=np.float32)
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the model to data `X`, (samples, features), and labels `y`.
+
+        Args:
+            y: one label per sample, (samples,); or 0 and 1 for each of several labels, (samples, labels).
+            sample_weight: how much each sample counts, (samples,); 1 by default.
+        """
+        X, y = validate_data(self, X, _dense(y), dtype=np.float32, multi_output=True)
         check_classification_targets(y)
-        self.classes_, numbers = np.unique(y, return_inverse=True)
-        self._train(X, numbers.reshape(-1).astype(np.int64), len(self.classes_))
+        kind = type_of_target(y, input_name="y")
+        if kind == "multiclass-multioutput":
+            raise ValueError(
+                "WeftClassifier: several outputs must be labels, each 0 or 1. Got other numbers in a column."
+            )
+        self.multilabel_ = kind == "multilabel-indicator"
+        weight = _weights(type(self).__name__, sample_weight, len(X))
+        if self.multilabel_:
+            self.classes_ = np.arange(y.shape[1])
+            self._train(X, np.asarray(y, np.float32), y.shape[1], weight)
+            return self
+        self.classes_, numbers = np.unique(column_or_1d(y, warn=True), return_inverse=True)
+        self._train(X, numbers.reshape(-1).astype(np.int64), len(self.classes_), weight)
         return self
 
-    def _loss(self, output: Tensor, target: Tensor) -> Tensor:
-        return F.cross_entropy(output, target)
+    def _loss(self, output: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+        if self.multilabel_:
+            return F.binary_cross_entropy_with_logits(output, target, reduction=reduction)
+        return F.cross_entropy(output, target, reduction=reduction)
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The probability of each class, (samples, classes)."""
-        return F.softmax(wf.asarray(self._outputs(X)), axis=1).numpy()
+        """The probability of each class, (samples, classes); with several labels, of each label."""
+        outputs = wf.asarray(self._outputs(X))
+        return (wf.sigmoid(outputs) if self.multilabel_ else F.softmax(outputs, axis=1)).numpy()
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most probable class of each sample."""
-        best = self._outputs(X).argmax(axis=1)
-        return self.classes_[best]
+        """The most probable class of each sample; with several labels, 1 for each that is more probable than not."""
+        outputs = self._outputs(X)
+        if self.multilabel_:
+            return (outputs > 0).astype(np.int64)
+        return self.classes_[outputs.argmax(axis=1)]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
 
 
 class WeftRegressor(RegressorMixin, _Network):
@@ -176,19 +220,28 @@ class WeftRegressor(RegressorMixin, _Network):
     (100,)
     """
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Fit the model to data `X`, (samples, features), and targets `y`, (samples,) or (samples, targets)."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the model to data `X`, (samples, features), and targets `y`, (samples,) or (samples, targets).
+
+        Args:
+            sample_weight: how much each sample counts, (samples,); 1 by default.
+        """
         X, y = validate_data(self, X, y, dtype=np.float32, multi_output=True, y_numeric=True)
         target = np.asarray(y, np.float64).reshape(len(X), -1)
+        weight = _weights(type(self).__name__, sample_weight, len(X))
         self._flat = np.ndim(y) == 1
-        self.target_mean_ = target.mean(axis=0)
-        spread = target.std(axis=0)
+        if weight is None:
+            self.target_mean_, spread = target.mean(axis=0), target.std(axis=0)
+        else:
+            self.target_mean_ = np.average(target, axis=0, weights=weight)
+            spread = np.sqrt(np.average((target - self.target_mean_) ** 2, axis=0, weights=weight))
         self.target_scale_ = np.where(spread > 0, spread, 1.0)
-        self._train(X, ((target - self.target_mean_) / self.target_scale_).astype(np.float32), target.shape[1])
+        scaled = ((target - self.target_mean_) / self.target_scale_).astype(np.float32)
+        self._train(X, scaled, target.shape[1], weight)
         return self
 
-    def _loss(self, output: Tensor, target: Tensor) -> Tensor:
-        return F.mse_loss(output, target)
+    def _loss(self, output: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+        return F.mse_loss(output, target, reduction=reduction)
 
     def predict(self, X: Any) -> np.ndarray:
         """The predicted targets."""
@@ -200,6 +253,25 @@ class WeftRegressor(RegressorMixin, _Network):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+
+def _dense(y: Any) -> Any:
+    """Labels as an array; scikit-learn also gives them as a sparse matrix."""
+    return y.toarray() if hasattr(y, "toarray") else y
+
+
+def _weights(name: str, given: Any, samples: int) -> np.ndarray | None:
+    """Checked weights of samples; None if every sample counts once."""
+    if given is None:
+        return None
+    weights = np.full(samples, float(given)) if isinstance(given, (int, float)) else np.asarray(given, np.float64)
+    if weights.shape != (samples,):
+        raise ValueError(
+            f"{name}: sample_weight must have one number per sample, ({samples},). Got shape {weights.shape}."
+        )
+    if not np.isfinite(weights).all() or (weights < 0).any() or not (weights > 0).any():
+        raise ValueError(f"{name}: sample_weight must be finite, not negative, and not all zero.")
+    return weights
 
 
 @contextlib.contextmanager
