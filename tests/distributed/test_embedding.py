@@ -198,6 +198,8 @@ def test_checkpoints_load_on_another_number_of_servers_and_training_goes_on(clus
         three.push([ROWS + 4], np.ones((1, DIM), np.float32))
         three.save(tmp_path / "table")
         saved = contents(three)
+        with pytest.raises(FileNotFoundError):
+            three.save(tmp_path / "missing" / "table")
         train(three, three, 5, seed=1)
         one.push([1], np.ones((1, DIM), np.float32))
         one.load(tmp_path / "table")

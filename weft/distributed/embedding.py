@@ -350,16 +350,21 @@ class Embedding(Layer):
         """
         path = os.path.abspath(path)
         save = secrets.token_hex(4)
-        answers = self._ask("save", self._all(), seconds=SAVE_SECONDS, path=path, save=save)
-        shards: dict[str, str] = {}
-        files = []
-        for i, task in enumerate(self._tasks):
-            for number, (file, names) in enumerate(answers[task][0]["files"]):
-                shards.update({f"{i}.{number}.{name}": file for name in names})
-                files.append([i, file])
-        step = max(answer["step"] for answer, _ in answers.values())
-        facts = {**self._facts, "step": step, "num": self.num_embeddings, "files": files}
-        write_index(path, shards, {METADATA: json.dumps(facts)})
+        try:
+            answers = self._ask("save", self._all(), seconds=SAVE_SECONDS, path=path, save=save)
+            shards: dict[str, str] = {}
+            files = []
+            for i, task in enumerate(self._tasks):
+                for number, (file, names) in enumerate(answers[task][0]["files"]):
+                    shards.update({f"{i}.{number}.{name}": file for name in names})
+                    files.append([i, file])
+            step = max(answer["step"] for answer, _ in answers.values())
+            facts = {**self._facts, "step": step, "num": self.num_embeddings, "files": files}
+            write_index(path, shards, {METADATA: json.dumps(facts)})
+        except BaseException:
+            for file in index_file(path).parent.glob(f"{os.path.basename(path)}.{save}.*"):
+                file.unlink()
+            raise
         self._now.checkpoint, self._now.checkpoint_step = path, step
 
     def load(self, path: str | os.PathLike[str]) -> None:
