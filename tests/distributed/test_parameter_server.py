@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +16,17 @@ import pytest
 import weft as wf
 from tests.each import each
 from weft import nn, optim
+from weft.distributed import ParameterServer
 from weft.distributed.parameter_server_store import KeyStore
 from weft.distributed.parameter_server_update import Update, declare_update, flat_settings
 from weft.distributed.server_state import APPLY, DUPLICATE, EARLY, READY, STALE, Fences, KeyClock, Lease, Leases
 
-pytestmark = [pytest.mark.xdist_group("distributed"), pytest.mark.timeout(240, method="signal")]
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="pidfd and eventfd are Linux's"),
+    pytest.mark.xdist_group("distributed"),
+    pytest.mark.timeout(400, method="signal"),
+]
+SECONDS = 180.0
 
 
 # Clocks -------------------------------------------------------------------------------------------------------------
@@ -245,3 +255,91 @@ def test_a_cut_off_message_at_the_end_of_a_journal_was_never_acknowledged(tmp_pa
     _, (value,) = ask(store, {"kv": "pull", "keys": ["w"], "clocks": [2]})
     assert value.tolist() == [2, 2, 2, 2]
     store.close()
+
+
+# Runs ---------------------------------------------------------------------------------------------------------------
+
+PROGRAM = """
+import hashlib, sys
+import numpy as np
+import weft as wf
+from weft import data, nn, optim
+from weft.distributed import ParameterServer
+
+wf.manual_seed(0)
+kind, consistency, directory = sys.argv[1:4]
+model = nn.Sequential(nn.Embedding(12, 4, sparse=True), nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.1), nn.Linear(8, 1))
+optimizer = optim.Adam(model.parameters(), lr=0.02, lazy=True)
+rng = np.random.default_rng(0)
+rows = rng.integers(0, 12, 60)
+target = rng.normal(size=(12, 1)).astype(np.float32)[rows]
+loader = data.DataLoader(data.TensorDataset(rows, target), 16, shuffle=True)
+servers = ParameterServer(2, int(sys.argv[4]), consistency, directory=directory or None)
+if kind == "trainer":
+    trainer = wf.Trainer(model, optimizer, nn.MSELoss(), strategy=servers, capture=False, progress=False)
+    losses = [row["loss"] for row in trainer.fit(loader, epochs=2)]
+else:
+    for x, y in servers.batches(loader, optimizer, model=model, epochs=2):
+        loss = nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        servers.step(loss)
+    losses = [row["loss"] for row in servers.history]
+values = [v.numpy() for k, v in model.state_dict().items() if "tracked" not in k]
+steps = {int(s["step"].item()) for s in optimizer.state.values()}
+print(hashlib.sha256(b"".join(np.ascontiguousarray(v).tobytes() for v in values)).hexdigest(), steps, losses)
+"""
+
+
+def start(path: Path, arguments: list[str], failpoints: str = "") -> subprocess.Popen[str]:
+    program = path / "train.py"
+    program.write_text(PROGRAM)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path(wf.__file__).parents[1]),
+        "WEFT_DISTRIBUTED_FAILPOINT": failpoints,
+    }
+    if not failpoints:
+        del environment["WEFT_DISTRIBUTED_FAILPOINT"]
+    return subprocess.Popen(
+        [sys.executable, str(program), *arguments], env=environment, stdout=subprocess.PIPE, text=True
+    )
+
+
+def ended(child: subprocess.Popen[str]) -> str:
+    """What a run printed."""
+    out, _ = child.communicate(timeout=SECONDS)
+    assert child.returncode == 0
+    return out.strip()
+
+
+def test_whoever_is_killed_sync_ends_with_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    temporary = tmp_path / "t"  # for what a script that is killed leaves behind
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    points = {"ps-logged": 9, "psw-pushed": 4, "psd-epoch": 2}
+    kills = ";".join(f"{point}:{count}:{tmp_path}/killed-{point}" for point, count in points.items())
+    undisturbed = start(tmp_path, ["loop", "sync", "", "1"])
+    script = start(tmp_path, ["trainer", "sync", str(tmp_path / "journals"), "2"], kills)
+    script.communicate(timeout=SECONDS)
+    assert script.returncode == -signal.SIGKILL, "the script itself is killed when the second epoch begins"
+    assert len(list(tmp_path.glob("killed-*"))) == 3, "a server, a worker and the script were killed"
+    again = ended(start(tmp_path, ["trainer", "sync", str(tmp_path / "journals"), "2"]))
+    assert again == ended(undisturbed), "with one server or two"
+    assert "{8}" in again, "2 epochs of 4 batches"
+
+
+def test_what_cannot_be_combined_is_refused() -> None:
+    for arguments, match in (
+        ({"workers": 0}, "workers must be a number of at least 1"), ({"consistency": "eventual"}, "must be 'sync', 'async' or"),
+        ({"consistency": "async", "backup": 1}, "backup workers are for"), ({"backup": 1, "compression": "2bit"}, "exclude"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=match):
+            ParameterServer(**arguments)  # type: ignore[arg-type]
+    model = nn.Linear(1, 1)
+    trainer = wf.Trainer(
+        model, optim.SGD(model.parameters(), lr=0.1), nn.MSELoss(), strategy=ParameterServer(), clip_grad_norm=1.0
+    )
+    with pytest.raises(ValueError, match="clip_grad_norm cannot be used with strategy=ParameterServer"):
+        trainer.fit(np.ones((2, 1), np.float32), np.ones((2, 1), np.float32))
+    with pytest.raises(RuntimeError, match="call it in a loop over"):
+        ParameterServer().step(0.0)
