@@ -15,7 +15,19 @@ from .runtime import info
 
 
 def show_info(arguments: argparse.Namespace) -> int:
-    """`weft info`: print versions, processor, threads and libraries."""
+    """`weft info`: print versions, processor, threads and libraries; with --dedupe, link the copies of oneDNN."""
+    if arguments.dedupe:
+        from .backends.onednn.copies import link_copies
+
+        try:
+            linked, freed = link_copies()
+        except OSError as error:
+            print(f"weft info: the copies of oneDNN cannot be replaced by links: {error}", file=sys.stderr)
+            return 1
+        for path in linked:
+            print(f"linked {path}")
+        print(f"{len(linked)} copies of oneDNN replaced by links, {freed:,} bytes freed")
+        return 0
     print(json.dumps(info.info(), indent=2) if arguments.json else info.format_info())
     return 0
 
@@ -105,6 +117,7 @@ def parser() -> argparse.ArgumentParser:
 
     about = commands.add_parser("info", help="versions, processor, threads, libraries, memory")
     about.add_argument("--json", action="store_true", help="print JSON")
+    about.add_argument("--dedupe", action="store_true", help="replace the copies of oneDNN that pip stored by hard links")
     about.set_defaults(run=show_info)
     return top
 

@@ -391,3 +391,15 @@ def test_loops_go_on_after_a_step_that_ran_out_of_time(session):
         with pytest.raises(TimeoutError):
             sess.run(endless, {x: 1.0}, timeout=0.2)
         assert loop(wf.tensor(1000)).item() == 1000
+
+
+def test_a_drawing_shows_the_names_of_the_user_and_arrowheads(fresh_graph, tmp_path):
+    x = wf.placeholder(wf.float32, (2,), name="pixels")
+    w = wf.Variable([1.0, 2.0], name="weight")
+    with wf.name_scope("head"):
+        y = wf.exp(x * w)
+    assert y.shape == (2,)
+    text = fresh_graph.draw(tmp_path / "g.svg").read_text()
+    for name in ("pixels", "weight", "head/exp"):
+        assert f">{name}</text>" in text
+    assert text.count('marker-end="url(#arrow)"') == 3 and '<marker id="arrow"' in text

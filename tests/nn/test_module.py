@@ -466,3 +466,17 @@ def test_a_captured_training_step_gives_the_eager_numbers() -> None:
     assert b[2]["1.num_batches_tracked"] == 5
     for name in a[2]:
         np.testing.assert_allclose(a[2][name], b[2][name], rtol=2e-3, atol=2e-4, err_msg=name)
+
+
+def test_a_notebook_shows_a_tree_that_folds() -> None:
+    model = nn.Sequential(nn.Linear(2, 3), nn.Sequential(nn.ReLU(), nn.Linear(3, 1)))
+    model[0].weight.requires_grad_(False)
+    text = model._repr_html_()
+    assert text.count("<details") == text.count("</details>") == 2 and text.count("<details open>") == 1
+    assert "13 parameters, 6 frozen" in text and "(0): <b>Linear</b>(" in text and "<b>ReLU</b>()" in text
+
+    class Odd(nn.Module):
+        def extra_repr(self) -> str:
+            return "<script>"
+
+    assert "&lt;script&gt;" in Odd()._repr_html_()

@@ -6,10 +6,12 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from weft.backends.onednn import copies
 from weft.runtime import _host, info, memory, threads
 
 
@@ -21,6 +23,22 @@ def test_info_is_plain_data_and_agrees_with_its_sources() -> None:
     assert found["openmp"]["path"] == threads.openmp_path()
     assert found["memory"]["in_use"] == memory.stats().in_use
     assert found["cpu"]["usable"] >= 1 and found["cpu"]["model"]
+
+
+def test_copies_of_onednn_are_named_and_linked_on_request(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("libdnnl.so", "libdnnl.so.3", "libdnnl.so.3.2")]
+    for file in files:
+        file.write_bytes(b"library" * 100)
+    (tmp_path / "libdnnl_other.so").write_bytes(b"another" * 100)
+    assert copies.copies_of(files[1]) == [files[0], files[2]]
+    found = info.info()
+    found["onednn"]["copies"] = [str(files[0]), str(files[2])]
+    text = info.format_info(found)
+    assert "stored it again as libdnnl.so, libdnnl.so.3.2: 1.4 KiB" in text
+    assert "which `weft info --dedupe` frees" in text
+    assert copies.link_copies(files[1]) == ([files[0], files[2]], 1400)
+    assert len({file.stat().st_ino for file in files}) == 1 and files[2].read_bytes() == b"library" * 100
+    assert copies.copies_of(files[1]) == [] and len(list(tmp_path.iterdir())) == 4
 
 
 def test_text_names_every_section() -> None:
@@ -45,7 +63,7 @@ def test_text_names_every_section() -> None:
     ("environment", "key", "expected"),
     [
         ({"WEFT_OPENMP": "0"}, "openmp", {"path": None, "usable": False, "others": []}),
-        ({"WEFT_ONEDNN": "0"}, "onednn", {"available": False, "version": None, "path": None, "isa": None}),
+        ({"WEFT_ONEDNN": "0"}, "onednn", {"available": False, "version": None, "path": None, "isa": None, "copies": []}),
         ({"WEFT_CACHE": "0"}, "cache", {"directory": None, "files": 0, "bytes": 0, "limit": 512 << 20}),
     ],
 )

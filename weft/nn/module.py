@@ -528,6 +528,12 @@ class Module:
         first = [extra] if extra else []
         return f"{type(self).__name__}(\n  " + "\n  ".join(first + lines) + "\n)"
 
+    def _repr_html_(self) -> str:
+        """The tree of submodules for notebooks, with their numbers of parameters; parts fold."""
+        from .module_html import module_html
+
+        return module_html(self)
+
     def _shown(self) -> list[tuple[str, Module]]:
         return [(n, v) for n, v in self.__dict__.items() if isinstance(v, Module)]
 

@@ -89,6 +89,7 @@ def format_info(found: dict[str, Any] | None = None) -> str:
         ("OpenMP", openmp["path"] or "none: one thread"),
         *(("", f"also loaded, not used by Weft: {path}") for path in openmp["others"]),
         ("oneDNN", f"{onednn['version']}, {onednn['isa']} ({onednn['path']})" if onednn["version"] else "none"),
+        *([("", _copies_text(onednn["copies"]))] if onednn.get("copies") else ()),
         ("kernel cache", _cache_text(cache)),
         ("programs", _programs_text(found["programs"])),
         ("memory", _memory_text(memory_figures)),
@@ -138,12 +139,20 @@ def _version(package: str) -> str | None:
 def _onednn() -> dict[str, Any]:
     # By name: this layer is below the backends and must not import them.
     library = importlib.import_module("weft.backends.onednn.library")
+    copies = importlib.import_module("weft.backends.onednn.copies")
     return {
         "available": library.available(),
         "version": library.version(),
         "path": library.path(),
         "isa": library.isa(),
+        "copies": [str(path) for path in copies.copies()],
     }
+
+
+def _copies_text(copies: list[str]) -> str:
+    total = sum(os.path.getsize(path) for path in copies)
+    names = ", ".join(os.path.basename(path) for path in copies)
+    return f"pip stored it again as {names}: {format_bytes(total)}, which `weft info --dedupe` frees with links"
 
 
 def _cache() -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,9 @@ _ARROW = (
 def draw(graph: Graph, path: str | Path, limit: int = 600) -> Path:
     """Write a picture of `graph` to `path` (.svg): edges point down, inputs are blue, products (also convolutions) orange.
 
-    A box shows the op (elementwise ones with their scalar constants) and the shape of its result; hovering shows name, dtype and
-    source line. Dashed edges are control dependencies.
+    A box shows the op (elementwise ones with their scalar constants) and the shape of its result; a node that was named, or is
+    in a name scope, shows that name first, and a node of a variable the variable's. Hovering shows name, dtype and source
+    line. Arrows point from a value to its user; dashed ones are control dependencies.
 
     Raises:
         ValueError: the graph has more than `limit` nodes, and the drawing would be unreadable.
@@ -91,13 +93,32 @@ def _edge(points: tuple[tuple[float, int], ...], control: bool, back: bool) -> s
 
 
 def _label(n: Any) -> tuple[str, str]:
-    """What a box says: the op with its scalar constants (an input's name), and the shape."""
+    """What a box says: the user's name or the op with its scalar constants, and below the shape, with the op after a name."""
     scalars = _scalars(n) if getattr(n.op, "expression", None) is not None else []
-    name = n.name if n.op is PLACEHOLDER else " ".join([n.op.name, *scalars])
-    if len(name) > _MAX_NAME:
-        name = name[: _MAX_NAME - 1] + "…"
+    op = " ".join([n.op.name, *scalars])
+    name = _given_name(n)
     shape = format_shape(n.outputs[0].shape) if n.outputs else ""
-    return name, "scalar" if shape == "()" else shape
+    shape = "scalar" if shape == "()" else shape
+    if name is None:
+        return _short(op), shape
+    return _short(name, end=True), shape if n.op is PLACEHOLDER else " ".join(filter(None, (_short(op), shape)))
+
+
+def _given_name(n: Any) -> str | None:
+    """The name that the user gave a node, its scope or its variable; None if it is only numbered after its op."""
+    if n.op is PLACEHOLDER:
+        return n.name
+    state = getattr(n.op, "state", None)
+    if state is not None and getattr(state, "name", ""):
+        return state.name
+    return None if re.fullmatch(re.escape(n.op.name) + r"(_\d+)?", n.name) else n.name
+
+
+def _short(name: str, end: bool = False) -> str:
+    """A label that fits into a box; of a long name in scopes the `end` says more."""
+    if len(name) <= _MAX_NAME:
+        return name
+    return "…" + name[1 - _MAX_NAME :] if end else name[: _MAX_NAME - 1] + "…"
 
 
 def _scalars(n: Any) -> list[str]:
