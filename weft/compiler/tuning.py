@@ -232,11 +232,9 @@ def _choose(
             known = _known.get(key) or _remembered(current.store, key, title, ways)
             if (known is None or known.way not in ways) and current.like is not None:
                 first = current.first_way(node)
-                return (
-                    Choice(key, title, first, "as for the first size")
-                    if first in ways
-                    else Choice(key, title, preferred, "rule")
-                )
+                if first is None or first not in ways:
+                    return Choice(key, title, preferred, "rule")
+                return Choice(key, title, first, "as for the first size")
             if known is None or known.way not in ways:
                 known = _measured(key, node, candidates, preferred, title, sample, current)
             if known is not None:
