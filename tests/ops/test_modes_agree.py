@@ -258,3 +258,10 @@ def test_a_sorter_may_count_from_the_end():
     for way in (wf.searchsorted, wf.function(wf.searchsorted)):
         found = way(wf.asarray(x), wf.asarray(x), sorter=wf.asarray(order))
         assert found.tolist() == [2, 0, 1]
+
+
+def test_a_diagonal_may_be_beyond_every_matrix():
+    x = np.ones((2, 3), np.float32)
+    for k in (2**40, 2**63 - 1, -(2**63)):
+        _agree(lambda x, k=k: wf.tril(wf.broadcast_to(x, (2, len(x))), k=k)[0], x[0])
+        _agree(lambda x, k=k: wf.triu(wf.broadcast_to(x, (2, len(x))), k=k)[0], x[0])

@@ -14,6 +14,7 @@ from ....ops.array import cumulative, gathering, indexing, reduction, searching,
 from ....ops.array import elementwise as e
 from ....ops.array.creation import filled
 from ....ops.array.indexing import Slice
+from ....ops.array.linalg_structure import offset_of
 from ....ops.array.padding import _widths
 from ....ops.core.slow_path import check_memory
 from ....ops.core.spec import check_shape, normalize_axes, normalize_axis
@@ -102,13 +103,13 @@ def repeat_static(x: Any, repeats: Any, axis: Any = None) -> Any:
 @decomposition("tril")
 def tril(x: Any, *, k: int = 0) -> Any:
     rank = len(x.shape)
-    return e.where(positions(x, rank - 1) <= positions(x, rank - 2) + k, x, zero(x))
+    return e.where(positions(x, rank - 1) <= positions(x, rank - 2) + offset_of("tril", k), x, zero(x))
 
 
 @decomposition("triu")
 def triu(x: Any, *, k: int = 0) -> Any:
     rank = len(x.shape)
-    return e.where(positions(x, rank - 1) >= positions(x, rank - 2) + k, x, zero(x))
+    return e.where(positions(x, rank - 1) >= positions(x, rank - 2) + offset_of("triu", k), x, zero(x))
 
 
 def _diagonal_slice(rows: int, columns: int, offset: int) -> Slice:
