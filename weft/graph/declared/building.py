@@ -218,9 +218,8 @@ class DeclaredGraph(Graph):
         try:
             self.refuse(value, "bool")
         except RuntimeError as error:
-            raise TruthError(
-                f"{error} Or write `wf.cond(condition, on_true, on_false)` or `wf.while_loop(...)`."
-            ) from None
+            advice = "Or write `wf.cond(condition, on_true, on_false)` or `wf.while_loop(...)`."
+            raise TruthError("bool", value.node.where, f"{error} {advice}") from None
 
     def node(self, name: str) -> Node:
         """Return the node called `name`; KeyError if there is none."""
