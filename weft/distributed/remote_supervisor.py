@@ -132,7 +132,7 @@ class Supervisor:
                 self._known = engine.places()
                 engine.write(event.host, "token", self._token.hex().encode())
                 if self._survives:
-                    engine.start(keeper_task(f"{KEEPER}{event.host}", self._known[event.host], event.host))
+                    self._start_keeper(engine, event.host)
             elif isinstance(event, HostLost):
                 self._known = engine.places()
                 for place in [p for p in self.places if p.host == event.host]:
@@ -143,7 +143,7 @@ class Supervisor:
                 if event.status == LOST:  # a task died with it: what others have they give to its successor
                     engine.write(host, "segments", b"")
                 if host in self._known:
-                    engine.start(keeper_task(event.name, self._known[host], host))
+                    self._start_keeper(engine, host)
             elif isinstance(event, Ended):
                 found = next((p for p in self.places if p.name == event.name), None)
                 if found is not None and found.host >= 0:
@@ -157,6 +157,11 @@ class Supervisor:
                 self._start(engine, place)
             elif place.address is None and not place.start_at:
                 self._arrived(engine, place)
+
+    def _start_keeper(self, engine: Engine, host: int) -> None:
+        """The keeper also removes the directory when this process has been killed."""
+        place = dataclasses.replace(self._known[host], temporary=True)
+        engine.start(keeper_task(f"{KEEPER}{host}", place, host))
 
     def _ended(self, place: Place, reason: str) -> None:
         with self.died:
