@@ -108,9 +108,9 @@ def _given_name(n: Any) -> str | None:
     """The name that the user gave a node, its scope or its variable; None if it is only numbered after its op."""
     if n.op is PLACEHOLDER:
         return n.name
-    state = getattr(n.op, "state", None)
-    if state is not None and getattr(state, "name", ""):
-        return state.name
+    variable = getattr(getattr(n.op, "state", None), "name", None)
+    if isinstance(variable, str):
+        return variable
     return None if re.fullmatch(re.escape(n.op.name) + r"(_\d+)?", n.name) else n.name
 
 
