@@ -208,13 +208,12 @@ def chaos(kills: int, seed: int, modes: list[str]) -> None:
                 time.sleep(rng.uniform(1.0, 4.0))
                 if child.poll() is not None and child.returncode == 0:
                     break  # it was done before all kills
-                living = list(processes.with_variable(MARK, token))
-                if child.poll() is None and living:
-                    victim = rng.choice(living)
-                    kind = kind_of(victim, child.pid)
+                living = {pid: kind_of(pid, child.pid) for pid in processes.with_variable(MARK, token)}
+                if child.poll() is None and len(living) > SERVERS + 1:  # the servers and some workers are there
+                    kind = rng.choices(list(killed), [4, 4, 1])[0]
                     try:
-                        os.kill(victim, signal.SIGKILL)
-                    except ProcessLookupError:
+                        os.kill(rng.choice([pid for pid, each in living.items() if each == kind]), signal.SIGKILL)
+                    except (ProcessLookupError, IndexError):
                         continue
                     killed[kind] += 1
                     counted += 1
