@@ -32,6 +32,7 @@ LAYERS: list[set[str]] = [
     # what users call to capture or declare, and then run: it sends a graph through everything below
     {
         "graph.capture.function",
+        "jit",
         "graph.capture.trace",
         "graph.capture.segment_programs",
         "graph.capture.segments",
@@ -89,6 +90,7 @@ UPWARD: dict[tuple[str, str], str] = {
     ("graph.declared.loading", "optim"): "the ops of optimisers complete the table that a file may name",
     ("graph", "graph.execute.session"): "`as_function` of a declared graph runs it in a new session",
     ("tensor", "weft"): "`__array_namespace__` returns the package",
+    ("tensor", "sparse"): "`x.to_sparse()` makes a sparse tensor",
     ("ops", "weft"): "NumPy's functions on tensors are those of the same name in the package",
 }
 

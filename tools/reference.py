@@ -41,6 +41,8 @@ MODULES = {
     "distributions.utils": "Helpers for distributions",
     "func": "Function transforms",
     "tree": "Trees of tensors",
+    "jit": "Module weft.jit",
+    "backends": "Module weft.backends",
     "data": "Datasets and loaders",
     "data.transforms": "Image transforms",
     "data.transforms.functional": "Image transforms as functions",

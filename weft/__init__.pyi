@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Any
 from typing import overload
+from . import backends as backends
 from . import cuda as cuda
 from . import data as data
 from . import debug as debug
@@ -19,6 +20,7 @@ from . import distributions as distributions
 from . import fft as fft
 from . import func as func
 from . import io as io
+from . import jit as jit
 from . import linalg as linalg
 from . import models as models
 from . import multiprocessing as multiprocessing
@@ -102,6 +104,8 @@ from .runtime import memory as memory
 from .runtime.info import info as info
 from .runtime.threads import get_num_threads as get_num_threads
 from .runtime.threads import set_num_threads as set_num_threads
+from .sparse.torch_style import sparse_coo_tensor as sparse_coo_tensor
+from .sparse.torch_style import sparse_csr_tensor as sparse_csr_tensor
 from .tensor import Tensor as Tensor
 from .tensor_array import TensorArray as TensorArray
 from .train import Trainer as Trainer
@@ -135,21 +139,21 @@ __all__ = [
     "addcmul", "addmm", "addmv", "addr", "all", "allclose", "amax", "amin", "aminmax", "angle", "any",
     "arange", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "argmax", "argmin",
     "argsort", "argwhere", "array", "array_equal", "as_strided", "as_tensor", "asarray", "asin", "asinh",
-    "astype", "atan", "atan2", "atanh", "atleast_1d", "atleast_2d", "atleast_3d", "autocast", "backward",
-    "baddbmm", "bartlett_window", "batch_norm", "bernoulli", "bfloat16", "bilinear", "bincount", "binomial",
-    "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift",
-    "bitwise_xor", "blackman_window", "block_diag", "bmm", "bool", "broadcast_arrays", "broadcast_shapes",
-    "broadcast_tensors", "broadcast_to", "bucketize", "can_cast", "cartesian_prod", "case", "cat", "cdist",
-    "cdouble", "ceil", "celu", "cfloat", "chain_matmul", "checkpoint", "cholesky", "cholesky_inverse",
-    "cholesky_solve", "chunk", "clamp", "clamp_max", "clamp_min", "clip", "clone", "colocate_with",
-    "column_stack", "combinations", "compile", "complex", "complex128", "complex64", "concat", "concatenate",
-    "cond", "configure_devices", "conj", "constant", "control_dependencies", "conv1d", "conv2d", "conv3d",
-    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "copysign", "corrcoef", "cos", "cosh",
-    "cosine_similarity", "count_nonzero", "cov", "cross", "ctc_loss", "cuda", "cummax", "cummin", "cumprod",
-    "cumsum", "cumulative_prod", "cumulative_sum", "cumulative_trapezoid", "data", "debug",
-    "default_generator", "deg2rad", "det", "detach", "detect_anomaly", "device", "devices", "diag",
-    "diag_embed", "diagflat", "diagonal", "diff", "digamma", "dist", "distributed", "distributions", "div",
-    "divide", "dot", "double", "dsplit", "dstack", "dtype", "dynamic_partition", "dynamic_stitch", "e",
+    "astype", "atan", "atan2", "atanh", "atleast_1d", "atleast_2d", "atleast_3d", "autocast", "backends",
+    "backward", "baddbmm", "bartlett_window", "batch_norm", "bernoulli", "bfloat16", "bilinear", "bincount",
+    "binomial", "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or",
+    "bitwise_right_shift", "bitwise_xor", "blackman_window", "block_diag", "bmm", "bool", "broadcast_arrays",
+    "broadcast_shapes", "broadcast_tensors", "broadcast_to", "bucketize", "can_cast", "cartesian_prod",
+    "case", "cat", "cdist", "cdouble", "ceil", "celu", "cfloat", "chain_matmul", "checkpoint", "cholesky",
+    "cholesky_inverse", "cholesky_solve", "chunk", "clamp", "clamp_max", "clamp_min", "clip", "clone",
+    "colocate_with", "column_stack", "combinations", "compile", "complex", "complex128", "complex64",
+    "concat", "concatenate", "cond", "configure_devices", "conj", "constant", "control_dependencies",
+    "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "copysign",
+    "corrcoef", "cos", "cosh", "cosine_similarity", "count_nonzero", "cov", "cross", "ctc_loss", "cuda",
+    "cummax", "cummin", "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "cumulative_trapezoid",
+    "data", "debug", "default_generator", "deg2rad", "det", "detach", "detect_anomaly", "device", "devices",
+    "diag", "diag_embed", "diagflat", "diagonal", "diff", "digamma", "dist", "distributed", "distributions",
+    "div", "divide", "dot", "double", "dsplit", "dstack", "dtype", "dynamic_partition", "dynamic_stitch", "e",
     "einsum", "embedding", "embedding_bag", "empty", "empty_like", "enable_grad", "enter", "eq", "equal",
     "erf", "erfc", "erfinv", "exit", "exp", "exp2", "expand", "expand_dims", "expm1", "eye", "fft", "finfo",
     "fix", "flatten", "flip", "fliplr", "flipud", "float", "float16", "float32", "float64", "float_power",
@@ -162,10 +166,10 @@ __all__ = [
     "inference_mode", "info", "initial_seed", "inner", "instance_norm", "int", "int16", "int32", "int64",
     "int8", "inverse", "io", "is_autocast_enabled", "is_complex", "is_floating_point", "is_grad_enabled",
     "is_nonzero", "is_tensor", "isclose", "isdtype", "isfinite", "isin", "isinf", "isnan", "isneginf",
-    "isposinf", "isreal", "istft", "jacobian", "jvp", "kron", "kthvalue", "layer_norm", "lcm", "ldexp", "le",
-    "lerp", "less", "less_equal", "lgamma", "linalg", "linear_recurrence", "linspace", "load", "log", "log10",
-    "log1p", "log2", "log_softmax", "logaddexp", "logaddexp2", "logcumsumexp", "logdet", "logical_and",
-    "logical_not", "logical_or", "logical_xor", "logit", "logspace", "logsumexp", "long", "lt",
+    "isposinf", "isreal", "istft", "jacobian", "jit", "jvp", "kron", "kthvalue", "layer_norm", "lcm", "ldexp",
+    "le", "lerp", "less", "less_equal", "lgamma", "linalg", "linear_recurrence", "linspace", "load", "log",
+    "log10", "log1p", "log2", "log_softmax", "logaddexp", "logaddexp2", "logcumsumexp", "logdet",
+    "logical_and", "logical_not", "logical_or", "logical_xor", "logit", "logspace", "logsumexp", "long", "lt",
     "make_complex", "manual_seed", "map", "masked_fill", "masked_scatter", "masked_select", "matmul",
     "matrix_power", "matrix_transpose", "max", "maximum", "mean", "median", "memory", "merge", "meshgrid",
     "min", "minimize", "minimum", "mm", "mode", "models", "moveaxis", "movedim", "msort", "mul",
@@ -183,16 +187,17 @@ __all__ = [
     "scatter_add", "scatter_reduce", "searchsorted", "seed", "select", "select_scatter", "selu",
     "set_default_dtype", "set_detect_anomaly", "set_grad_enabled", "set_num_threads", "set_printoptions",
     "set_rng_state", "sgn", "short", "sigmoid", "sign", "signbit", "sin", "sinc", "sinh", "slice_axis",
-    "slogdet", "softmax", "sort", "sparse", "special", "split", "sqrt", "square", "squeeze", "stack", "std",
-    "std_mean", "stft", "stop_gradient", "sub", "subtract", "sum", "svd", "swapaxes", "swapdims", "switch",
-    "t", "take", "take_along_axis", "take_along_dim", "tan", "tanh", "tensor", "tensor_split", "tensordot",
-    "testing", "threshold", "tile", "topk", "trace", "train", "transforms", "transpose", "trapezoid", "trapz",
-    "tree", "tree_flatten", "tree_leaves", "tree_map", "tree_reduce", "tree_structure", "tree_transpose",
-    "tree_unflatten", "tril", "tril_indices", "triu", "triu_indices", "true_divide", "trunc", "type_as",
-    "uint16", "uint32", "uint64", "uint8", "unbind", "unflatten", "unfold", "uniform", "unique", "unique_all",
-    "unique_consecutive", "unique_counts", "unique_inverse", "unique_values", "unsqueeze", "unstack", "utils",
-    "value_and_grad", "vander", "var", "var_mean", "vdot", "vecdot", "view_as_complex", "view_as_real", "vjp",
-    "vmap", "vsplit", "vstack", "where", "while_loop", "xlogy", "zeros", "zeros_like",
+    "slogdet", "softmax", "sort", "sparse", "sparse_coo_tensor", "sparse_csr_tensor", "special", "split",
+    "sqrt", "square", "squeeze", "stack", "std", "std_mean", "stft", "stop_gradient", "sub", "subtract",
+    "sum", "svd", "swapaxes", "swapdims", "switch", "t", "take", "take_along_axis", "take_along_dim", "tan",
+    "tanh", "tensor", "tensor_split", "tensordot", "testing", "threshold", "tile", "topk", "trace", "train",
+    "transforms", "transpose", "trapezoid", "trapz", "tree", "tree_flatten", "tree_leaves", "tree_map",
+    "tree_reduce", "tree_structure", "tree_transpose", "tree_unflatten", "tril", "tril_indices", "triu",
+    "triu_indices", "true_divide", "trunc", "type_as", "uint16", "uint32", "uint64", "uint8", "unbind",
+    "unflatten", "unfold", "uniform", "unique", "unique_all", "unique_consecutive", "unique_counts",
+    "unique_inverse", "unique_values", "unsqueeze", "unstack", "utils", "value_and_grad", "vander", "var",
+    "var_mean", "vdot", "vecdot", "view_as_complex", "view_as_real", "vjp", "vmap", "vsplit", "vstack",
+    "where", "while_loop", "xlogy", "zeros", "zeros_like",
 ]
 
 def BFloat16Tensor(*data: Any) -> Tensor:

@@ -403,6 +403,24 @@ class Tensor(TensorMethods):
         options = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
         return export(self._array("__dlpack__"), **options)
 
+    def to_sparse(self, *, layout: str = "coo") -> Any:
+        """The nonzero elements as a sparse tensor with PyTorch's methods; gradients flow back.
+
+        >>> wf.tensor([[0.0, 2.0], [3.0, 0.0]]).to_sparse().indices().tolist()
+        [[0, 1], [1, 0]]
+        """
+        from .sparse.torch_style import to_sparse
+
+        return to_sparse(self, layout)
+
+    def to_sparse_csr(self) -> Any:
+        """The nonzero elements of a matrix in CSR format, with PyTorch's methods."""
+        return self.to_sparse(layout="csr")
+
+    def to_dense(self) -> Tensor:
+        """This tensor, which is dense; for a sparse one, see `weft.sparse`."""
+        return self
+
     def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
         """The capsules of the Arrow C data interface, for `pa.array(t)` and `pl.Series(t)`; see `weft.arrow`."""
         from .arrow import export

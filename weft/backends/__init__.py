@@ -1,4 +1,7 @@
-"""Backends that execute kernels: generated code (LLVM) and oneDNN. Each folder is the only importer of its library."""
+"""Backends that execute kernels: generated code (LLVM) and oneDNN. Each folder is the only importer of its library.
+
+`cuda`, `cudnn`, `mps` and `mkldnn` are the flags that PyTorch programs read and set (`wf.backends.cudnn.benchmark = True`).
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,12 @@ import warnings
 from typing import Any
 
 from .. import settings
+from . import cuda as cuda
+from . import cudnn as cudnn
+from . import mkldnn as mkldnn
+from . import mps as mps
+
+__all__: list[str] = []  # for users there are only the flags above
 
 
 @functools.cache

@@ -22,16 +22,28 @@ from .construct import matmul as matmul
 from .construct import sampled_matmul as sampled_matmul
 from .coo import COO as COO
 from .csr import CSR as CSR
+from .torch_style import SparseTensor as SparseTensor
+from .torch_style import addmm as addmm
+from .torch_style import mm as mm
+from .torch_style import sparse_coo_tensor as sparse_coo_tensor
+from .torch_style import sparse_csr_tensor as sparse_csr_tensor
+from .torch_style import sum as sum
 
 __all__ = [
     "COO",
     "CSR",
     "Sparse",
+    "SparseTensor",
+    "addmm",
     "coo_tensor",
     "csr_tensor",
     "eye",
     "from_dense",
     "from_scipy",
     "matmul",
+    "mm",
     "sampled_matmul",
+    "sparse_coo_tensor",
+    "sparse_csr_tensor",
+    "sum",
 ]

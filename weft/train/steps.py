@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import weft as wf
 
 from ..autocast import autocast
+from ..autograd.tree import map_tensors
 from ..nn.utils import clip_grad_norm_
 from ..runtime import epoch
 from ..tensor import Tensor
@@ -66,7 +67,8 @@ class Steps:
 
     def _measured(self, loss: Tensor, output: Any, target: Any) -> tuple[Tensor, ...]:
         with wf.no_grad():
-            return (loss.detach(), *[m.measure(_detach(output), target) for m in self.trainer.metrics])
+            shown = _detached(output)
+            return (loss.detach(), *[m.measure(shown, target) for m in self.trainer.metrics])
 
     def _forward(self, batch: Any) -> tuple[Tensor, Any, Any]:
         trainer = self.trainer
@@ -139,14 +141,8 @@ class Steps:
 
     def _predict(self, inputs: Any) -> Any:
         with wf.no_grad():
-            return _detach(self.trainer.model(*inputs))
+            return _detached(self.trainer.model(*inputs))
 
 
-def _detach(tree: Any) -> Any:
-    if isinstance(tree, Tensor):
-        return tree.detach()
-    if isinstance(tree, dict):
-        return {k: _detach(v) for k, v in tree.items()}
-    if isinstance(tree, (list, tuple)) and not hasattr(tree, "_fields"):
-        return type(tree)(_detach(v) for v in tree)
-    return tree
+def _detached(tree: Any) -> Any:
+    return map_tensors(lambda t: t.detach(), tree)
