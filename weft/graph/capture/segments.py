@@ -268,10 +268,10 @@ class LazyGraph(CapturedGraph):
     def takes(self, x: Tensor) -> bool:
         """Whether a write to `x` is recorded. If not, what was recorded before has run."""
         heal(x)
-        if type(x._data) is not ndarray:
-            return True
-        owner = memory_of(x._data)
         view = getattr(x, "_view", None)
+        if type(x._data) is not ndarray:  # a view that was recorded writes to what it shows
+            return view.__class__ is not recording.View or type(view.base._data) is not ndarray or self.takes(view.base)
+        owner = memory_of(x._data)
         shown = view is not None and (not isinstance(view, recording.Base) or any(r() is not None for r in view.views))
         known = self.owners.get(id(owner), 0) - (id(x._data) in self.slots)
         foreign = owner.base is not None and not getattr(
@@ -401,6 +401,8 @@ class LazyGraph(CapturedGraph):
             given = entries.get(i)
             if given is not None and given.final is None:
                 arrays[i] = given.array
+            elif (before := self._before(i, entries)) is not None:
+                arrays[i] = before
             else:
                 wanted.append(i)
         numbers = {slot.entry.index: n for n, slot in enumerate(slots)}
@@ -436,6 +438,20 @@ class LazyGraph(CapturedGraph):
         roots = [*tensors, *self.touched_nodes]
         self._begin()
         _resolve_tape([t._node for t in roots if t._node is not None], start)
+
+    def _before(self, i: int, entries: dict[int, Slot]) -> ndarray | None:
+        """A copy of value `i` if it shows memory that this segment writes, as that is now; else None."""
+        steps = []
+        while i in self.aliases:
+            op, attrs, i = self.aliases[i]
+            steps.append((op, attrs))
+        slot = entries.get(i)
+        if slot is None:
+            return None
+        array = slot.array
+        for op, attrs in reversed(steps):
+            array = op.run(op.fn, op.merge([array], attrs))
+        return array.copy()
 
     def _is_pending(self, t: Tensor) -> bool:
         data: Any = t._data
@@ -494,6 +510,9 @@ def _split_views(tensors: list[Tensor]) -> tuple[list[tuple[Tensor, Tensor, Any,
 def _show(t: Tensor, base: Tensor, steps: Any, kind: str) -> None:
     """Make `t` a view of the memory of `base`, with the relation to it that it has eagerly."""
     heal(base)
+    registered = getattr(t._view.base, "_view", None)
+    if isinstance(registered, recording.Base):
+        registered.views = [r for r in registered.views if r() is not t]
     with enable_grad():
         fresh = inplace.derive(wrap(base._data) if kind is not _VIEW else base, steps)
     t._data = fresh._data
