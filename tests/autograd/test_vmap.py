@@ -15,7 +15,7 @@ from weft.ops.core.samples import Maker
 
 BATCH = 3
 # Composed of ops whose result sizes depend on the data, which no batching rule can have.
-NO_RULE_INSIDE = {"histogram", "embedding_bag"}
+NO_RULE_INSIDE = {"histogram", "embedding_bag", "dynamic_partition"}
 
 
 def _batched(op):

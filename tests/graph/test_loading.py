@@ -121,6 +121,7 @@ IMPURE_MODULES = {
     "weft.nn.init",
     "weft.nn.packed",
     "weft.nn.utils.rnn",
+    "weft.random_keys",
 }  # write weights; take and return objects that are no tensors
 
 

@@ -222,7 +222,7 @@ class KVStore:
         >>> kv.init("w", wf.zeros(2))
         >>> kv.set_optimizer(optim.Adam, lr=0.1)
         >>> kv.pushpull("w", wf.ones(2))
-        tensor([-0.1000, -0.1000])
+        tensor([-0.1, -0.1])
         """
         if isinstance(optimizer, str):
             self._optimizer = (None, optimizer, settings)
