@@ -83,6 +83,7 @@ def test_polars_takes_tensors():
 def test_einops_takes_tensors_and_has_layers():
     einops = pytest.importorskip("einops")
     from weft import einops as layers
+
     x = wf.arange(24, dtype=wf.float32).reshape(2, 3, 4)
     a = x.numpy()
     cases = {

@@ -60,7 +60,17 @@ LAYERS: list[set[str]] = [
     {"compiler.program"},  # what a program consists of: steps, layouts, storages
     {"graph"},  # what a graph is, and how one is recorded
     {"io.durable", "io.tensor_file", "io.checked", "io.shards"},  # files of bytes and of arrays
-    {"sparse", "linalg", "fft", "special", "debug", "array_api_info", "cuda", "spectra", "tensor_array"},  # built from ops
+    {
+        "sparse",
+        "linalg",
+        "fft",
+        "special",
+        "debug",
+        "array_api_info",
+        "cuda",
+        "spectra",
+        "tensor_array",
+    },  # built from ops
     {
         "tensor",
         "typing",

@@ -258,11 +258,15 @@ def test_control_flow_carries_trees():
         uneven(wf.ones(()))
 
 
+def _doubled(tree):
+    return wf.tree_map(lambda v: v * 2.0, tree)
+
+
 def test_captured_functions_take_and_return_trees():
     w = wf.tensor([1.0, 2.0])
 
     for tree in containers(w).values():
-        step = wf.function(lambda tree: wf.tree_map(lambda v: v * 2.0, tree))
+        step = wf.function(_doubled)
         for _ in range(2):
             result = step(tree)
             assert type(result) is type(tree) and wf.tree_structure(result) == wf.tree_structure(tree)

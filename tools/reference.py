@@ -88,7 +88,8 @@ _FAMILY_OF_FILE = {
     "repeating": "shaping", "shapes": "shaping", "dialects": "reduction", "arithmetic": "elementwise", "spectra": "products",
     "indexing": "shaping", "gathering": "shaping", "searching": "searching", "sorting": "searching", "sets": "searching",
     "comparison": "elementwise", "products": "products", "linalg_structure": "products", "einsum": "products",
-    "partitioning": "shaping", "random": "random", "softmax": "elementwise", "row_sparse": "rest", "padding": "shaping", "nn": "models",
+    "partitioning": "shaping", "random": "random", "softmax": "elementwise", "row_sparse": "rest",
+    "padding": "shaping", "nn": "models",
 }  # fmt: skip
 
 

@@ -52,8 +52,8 @@ from .tensor import Tensor
 MODULES = [
     creation, conversion, arithmetic, transcendental, special, bessel, special_functions, orthogonal_polynomials, logic, shaping,
     random_families, repeating, indexing, gathering, reduction, products,
-    linalg_structure, sorting, searching, sets, partitioning, cumulative, statistics, comparison, einsum, casting, random, dialects,
-    spectra,
+    linalg_structure, sorting, searching, sets, partitioning, cumulative, statistics, comparison, einsum, casting, random,
+    dialects, spectra,
 ]  # fmt: skip
 
 # Names imported on first use, to keep `import weft` fast.

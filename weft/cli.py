@@ -117,7 +117,9 @@ def parser() -> argparse.ArgumentParser:
 
     about = commands.add_parser("info", help="versions, processor, threads, libraries, memory")
     about.add_argument("--json", action="store_true", help="print JSON")
-    about.add_argument("--dedupe", action="store_true", help="replace the copies of oneDNN that pip stored by hard links")
+    about.add_argument(
+        "--dedupe", action="store_true", help="replace the copies of oneDNN that pip stored by hard links"
+    )
     about.set_defaults(run=show_info)
     return top
 

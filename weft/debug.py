@@ -24,6 +24,7 @@ from .tensor import Tensor, wrap
     vjp=lambda g: g,
     namespace="internal",
     effects=("print", "host"),
+    cost="move",
     reference=lambda x, text: x,
     samples=lambda m: [Sample(m.normal(2), "{}")],
 )
@@ -64,6 +65,7 @@ def _infer_check(condition: Any, message: str) -> Spec:
     vjp=NOT_DIFFERENTIABLE,
     namespace="internal",
     effects=("check",),
+    cost="each",
     reference=lambda condition, message: np.all(condition),
     samples=lambda m: [Sample(np.array([True, True]), "all right")],
     errors=lambda m: [Bad(AssertionError, "not all right", np.array([True, False]), "not all right")],

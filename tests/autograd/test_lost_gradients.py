@@ -112,7 +112,7 @@ def test_numpy_refuses_tensors_that_require_gradients(convert):
     (lambda v: np.linalg.norm(v[:1]), [1, 0, 0]), (lambda v: np.sort(v)[0], [1, 0, 0]), (lambda v: np.add.reduce(v), [1, 1, 1]),
     (lambda v: np.add.accumulate(v).sum(), [3, 2, 1]), (lambda v: np.einsum("i->", v), [1, 1, 1]),
 ])  # fmt: skip
-def test_numpy_functions_that_are_ops_keep_gradients(compute, slopes):
+def test_numpy_functions_of_arrays_and_tensors_keep_gradients(compute, slopes):
     v = wf.tensor([1.5, 2.0, 3.0], requires_grad=True)
     compute(v).backward()
     assert v.grad.tolist() == slopes

@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -312,10 +313,14 @@ def ended(child: subprocess.Popen[str]) -> str:
     return out.strip()
 
 
-def test_whoever_is_killed_sync_ends_with_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    temporary = tmp_path / "t"  # for what a script that is killed leaves behind
-    temporary.mkdir()
-    monkeypatch.setenv("TMPDIR", str(temporary))
+def test_whoever_is_killed_sync_ends_with_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    temporary = tempfile.TemporaryDirectory(
+        prefix="ps"
+    )  # for what a script that is killed leaves; paths of sockets are short
+    request.addfinalizer(temporary.cleanup)
+    monkeypatch.setenv("TMPDIR", temporary.name)
     points = {"ps-logged": 9, "psw-pushed": 4, "psd-epoch": 2}
     kills = ";".join(f"{point}:{count}:{tmp_path}/killed-{point}" for point, count in points.items())
     undisturbed = start(tmp_path, ["loop", "sync", "", "1"])

@@ -221,7 +221,7 @@ def test_record_is_complete(op):
     assert op.differentiable or op.declared_nondifferentiable, (
         f"{op.name} has neither a gradient nor its declared absence"
     )
-    assert op.version >= 1 and op.effects <= {"reads", "writes", "blocks", "random", "host", "check"}
+    assert op.version >= 1 and op.effects <= {"reads", "writes", "blocks", "random", "host", "check", "print"}
     assert op.jvp == (NOT_DIFFERENTIABLE if op.declared_nondifferentiable else FROM_DOUBLE_REVERSE) or callable(op.jvp)
     assert op.batch in ("elementwise", "composite", "source", None) or callable(op.batch)
     assert op.alias is None or op.alias in op.tensor_names

@@ -63,7 +63,11 @@ def test_text_names_every_section() -> None:
     ("environment", "key", "expected"),
     [
         ({"WEFT_OPENMP": "0"}, "openmp", {"path": None, "usable": False, "others": []}),
-        ({"WEFT_ONEDNN": "0"}, "onednn", {"available": False, "version": None, "path": None, "isa": None, "copies": []}),
+        (
+            {"WEFT_ONEDNN": "0"},
+            "onednn",
+            {"available": False, "version": None, "path": None, "isa": None, "copies": []},
+        ),
         ({"WEFT_CACHE": "0"}, "cache", {"directory": None, "files": 0, "bytes": 0, "limit": 512 << 20}),
     ],
 )

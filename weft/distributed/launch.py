@@ -23,7 +23,7 @@ from .driver import ASKED, RESULT, STATE, STATUS_NO_ENGINE, RunSpec
 from .host import MARK, REAPED
 from .processes import adopt_orphans, kill_all, start_time, with_variable
 from .scale import set_wanted
-from .status import SPEC, PREFIX
+from .status import PREFIX, SPEC
 from .supervisor import WORKER, Stop, role
 from .terminal import Terminal, of_run
 

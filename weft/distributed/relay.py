@@ -73,7 +73,9 @@ SELDOM_SECONDS = 10.0
 MAX_SAID = 1000
 MAX_PARTS = 64
 MAX_NAME = 256
-FILES = re.compile(r"decisions/\d{1,9}\.(json|safetensors)|metrics\.json|probe\.json|base-\d{1,2}(\.json|/[\w.-]{1,128})")
+FILES = re.compile(
+    r"decisions/\d{1,9}\.(json|safetensors)|metrics\.json|probe\.json|base-\d{1,2}(\.json|/[\w.-]{1,128})"
+)
 """what hosts tell each other beside the state: paths in the directory of the run"""
 
 

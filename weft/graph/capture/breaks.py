@@ -123,7 +123,7 @@ class Cut:
         """What the user is told once."""
         line = f" at {self.where}" if self.where is not None else ""
         start = f"{self.owner.__name__}: cut{line}, where Python needs a value or does I/O ({self.action}). "
-        end = "To run as one program, return the value and look at it outside; `wf.function(fullgraph=True)` makes a cut an error."
+        end = "For one program, return the value and look at it outside; with `wf.function(fullgraph=True)` a cut is an error."
         compiled = [ops for ops, ran in self.parts if ran]
         short = len(self.parts) - len(compiled)
         if not compiled:

@@ -157,7 +157,9 @@ class CapturedFunction(Generic[P, R]):
             if key != last:  # a comparison is cheaper than a lookup
                 trace = self._traces.get(key) or self._traced(key, leaves, structure)
                 self._last = (key, trace)
-            if (trace.guards or trace.reads is not None or relinked.clock != trace.relinked) and not trace.holds(tensors):
+            if (trace.guards or trace.reads is not None or relinked.clock != trace.relinked) and not trace.holds(
+                tensors
+            ):
                 trace = self._variant(trace, key, leaves, structure, tensors)
                 self._last = (key, trace)
             result = trace.run(tensors)
@@ -366,9 +368,7 @@ def function(
     fullgraph: bool = ...,
 ) -> CapturedFunction[P, R]: ...
 @overload
-def function(
-    fn: Sequence[Any], outputs: Any = ..., *, updates: Any = ..., givens: Any = ...
-) -> Callable[..., Any]: ...
+def function(fn: Sequence[Any], outputs: Any = ..., *, updates: Any = ..., givens: Any = ...) -> Callable[..., Any]: ...
 @overload
 def function(
     fn: None = None,

@@ -30,6 +30,8 @@ from .gathering import checked_indices, take_axis
 from .searching import nonzero_places
 from .shaping import check_sequence, concat_axis, moveaxis, reshape
 
+MAX_PARTS = 1 << 20  # each part is a tensor, even if it is empty
+
 # Functions for users that are not ops; ops are public by their records.
 __all__ = ["dynamic_stitch"]
 
@@ -85,6 +87,8 @@ def dynamic_partition(data: Tensor, partitions: Tensor, num_partitions: int) -> 
     (tensor([20]), tensor([10, 30]))
     """
     number = check_size("dynamic_partition", num_partitions, "num_partitions", 1)
+    if number > MAX_PARTS:
+        raise ValueError(f"dynamic_partition: num_partitions must be at most {MAX_PARTS:,}. Got {number}.")
     _check_lead("dynamic_partition", partitions, data, "partitions")
     if partitions.ndim != 1:
         data = reshape(data, (-1, *data.shape[partitions.ndim :]))
