@@ -134,6 +134,14 @@ def test_every_worker_finds_the_last_checkpoint_when_fit_returns(tmp_path: Path)
     result(2, "trainer", "slow-disk", "epochs=1", f"directory={tmp_path / 'checkpoints'}")
 
 
+def test_a_long_name_for_temporary_files_is_no_obstacle(tmp_path: Path) -> None:
+    """Names of sockets are short."""
+    place = tmp_path / ("long" * 30)
+    place.mkdir()
+    status, _, err = Launched(2, "by_hand", "epochs=1", environment={"TMPDIR": str(place)}).wait()
+    assert status == 0, err
+
+
 def test_the_directory_of_a_run_is_private() -> None:
     run = Run(["x.py"], 2)
     try:

@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import sys
-import tempfile
 from typing import Any
 
 from .errors import CommandError
@@ -45,10 +44,11 @@ def _measure(engine: str, arguments: argparse.Namespace, workers: tuple[int, int
     """Start an engine, measure, and leave nothing behind."""
     from rich.console import Console
 
+    from ..distributed import directories
     from ..distributed.check import Check
     from ..distributed.driver import RunSpec, make_engine
 
-    directory = tempfile.mkdtemp(prefix="weft-check-")
+    directory = directories.make("weft-check-")
     reading, writing = os.pipe()
     spec = RunSpec([], *workers, arguments.hosts, 1, threads, 0, "", engine=engine, address=arguments.address,
                 working_dir=os.getcwd() if arguments.address is not None else None)  # fmt: skip

@@ -15,10 +15,10 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 
+from . import directories
 from .driver import ASKED, RESULT, STATE, STATUS_NO_ENGINE, RunSpec
 from .host import MARK, REAPED
 from .processes import adopt_orphans, kill_all, start_time, with_variable
@@ -73,7 +73,7 @@ class Run:
         memory: str = "full",
     ) -> None:
         least, most = workers if isinstance(workers, tuple) else (workers, workers)
-        self.directory = tempfile.mkdtemp(prefix=PREFIX)  # mode 0700
+        self.directory = directories.make(PREFIX)
         self.spec = RunSpec(
             list(arguments), least, most, hosts, shards, threads or max(1, len(os.sched_getaffinity(0)) // most),
             secrets.randbits(31), secrets.token_hex(32), results, fit, engine, address,

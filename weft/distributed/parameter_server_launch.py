@@ -8,13 +8,13 @@ import os
 import shutil
 import signal
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .. import settings
+from . import directories
 from .engine import Engine, Task
 from .host import Ended, HostJoined, HostLost, Note
 
@@ -63,7 +63,7 @@ class WorkerPool:
     ) -> None:  # fmt: skip
         self._make, self._hosts, self._count, self._script, self._facts = make, hosts, count, list(script), dict(facts)
         self._threads = threads
-        self._directory = tempfile.mkdtemp(prefix="weft-workers-")
+        self._directory = directories.make("weft-workers-")
         self._read, self._write = os.pipe()
         self._closing = threading.Event()
         self._error: BaseException | None = None

@@ -40,6 +40,7 @@ from ray.exceptions import ActorUnavailableError, AuthenticationError, GetTimeou
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from .. import settings
+from . import directories
 from .engine import GLANCE_SECONDS, EngineError, Task
 from .host import Ended, Event, Host, HostJoined, HostLost, Listens, Note, Place, Reported, Sampled
 from .processes import adopt_orphans, descendants, kill_all, start_time, wait_gone
@@ -90,7 +91,7 @@ class Agent:
         self._lock = threading.Lock()
         self._driver, self._called = 0, time.monotonic()
         self._host = Host(
-            index, tempfile.mkdtemp(prefix=prefix), lifeline, None, ray.util.get_node_ip_address(),
+            index, directories.make(prefix), lifeline, None, ray.util.get_node_ip_address(),
             (pipes[0][1], pipes[1][1]), temporary=True,
         )  # fmt: skip
         self._node = node
@@ -636,7 +637,7 @@ def head(directory: str, lifeline: int) -> None:
     adopt_orphans()  # so that what the raylet started is found when the raylet is gone
     os.environ.update(RAY_worker_niceness="0", RAY_USAGE_STATS_ENABLED="0")
     _use_token(os.path.join(directory, TOKEN_FILE))
-    temporary = tempfile.mkdtemp(prefix="weft-ray-")  # mode 0700; short, because it is part of the names of sockets
+    temporary = directories.make("weft-ray-")
     os.environ[TEMPORARY] = temporary
     node = None
     try:

@@ -8,13 +8,13 @@ import json
 import os
 import shutil
 import signal
-import tempfile
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 from .. import settings
+from . import directories
 from .driver import keeper_task
 from .engine import Engine, EngineError, LocalEngine
 from .host import Ended, HostJoined, HostLost, Note
@@ -79,7 +79,7 @@ class Supervisor:
             down,
             say,
         )
-        self.directory = tempfile.mkdtemp(prefix="weft-cluster-")  # mode 0700
+        self.directory = directories.make("weft-cluster-")
         self.checkpoint: str | None = None
         self.died = threading.Condition()
         self._read, self._write = os.pipe()

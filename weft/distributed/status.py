@@ -14,13 +14,12 @@ import os
 import signal
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from . import trace
+from . import directories, trace
 from .events import LOG, TOLD, EventLog, History, read, say
 from .host import Ended, Event, HostJoined, HostLost, Reported, Sampled
 from .processes import FROZEN_SECONDS, signal_name, start_time
@@ -395,7 +394,7 @@ class Found:
 def runs(root: str | None = None) -> list[Found]:
     """The runs of this user on this machine, the newest last; some of them may be stale."""
     found = []
-    for entry in _directories(root or tempfile.gettempdir()):
+    for entry in _directories(root or directories.parent()):
         with contextlib.suppress(OSError):  # it ended meanwhile
             found.append((os.stat(entry).st_ctime, Found(entry)))
     return [run for _, run in sorted(found, key=lambda pair: pair[0])]
