@@ -155,7 +155,7 @@ def test_separate_read_add_write_has_three_outcomes_and_assign_add_one() -> None
 
 
 def test_assign_add_by_threads_loses_nothing_without_control_edges() -> None:
-    total = wf.Variable(np.zeros(1000, np.float32))
+    total = wf.Variable(np.zeros(200_000, np.float32))  # long enough for two additions to meet
     adds = [total.assign_add(1.0), total.assign_add(10.0)]
     with wf.Session() as sess:
         threads = [threading.Thread(target=lambda op=op: [sess.run(op) for _ in range(50)]) for op in adds]
