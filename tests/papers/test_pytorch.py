@@ -212,6 +212,16 @@ class Squares(data.Dataset):
         return np.float32(index), np.float32(index * index)
 
 
+class Readers(data.Dataset):
+    """The process that reads each sample."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> int:
+        return os.getpid()
+
+
 def test_a_loader_shuffles_batches_and_reads_a_custom_dataset() -> None:
     loader = data.DataLoader(Squares(), 6, shuffle=True)
     epochs = [[(x.tolist(), y.tolist()) for x, y in loader] for _ in range(2)]
@@ -226,6 +236,8 @@ def test_a_loader_shuffles_batches_and_reads_a_custom_dataset() -> None:
 def test_processes_load_in_parallel_and_workers_get_different_portions() -> None:
     batches = list(data.DataLoader(Squares(), 5, num_workers=1))
     assert [x.tolist() for x, _ in batches] == [list(range(i, i + 5)) for i in range(0, 20, 5)]
+    readers = {int(pid) for batch in data.DataLoader(Readers(), 2, num_workers=1) for pid in batch}
+    assert readers and os.getpid() not in readers
     shares = [[int(v) for x, _ in data.DataLoader(Squares(), 5, rank=r, world_size=2) for v in x] for r in range(2)]
     assert not set(shares[0]) & set(shares[1]) and sorted(shares[0] + shares[1]) == list(range(20))
 

@@ -269,14 +269,15 @@ def test_a_checkpoint_subgraph_runs_beside_training(tmp_path: Path) -> None:
         sess.run(save, timeout=WAIT)
         for step in steps:
             step.result(timeout=WAIT)
-        assert w.numpy().min() == 20
+        sess.run(train, timeout=WAIT)
+        assert w.numpy().min() == 21
         sess.run(restore, timeout=WAIT)
         assert w.numpy().min() == w.numpy().max() <= 20, "one moment, not a mixture of two"
 
 
 def test_long_runs_continue_from_their_checkpoint(tmp_path: Path) -> None:
-    def run(epochs: int, folder: str) -> np.ndarray:
-        wf.manual_seed(3)
+    def run(epochs: int, folder: str, seed: int = 3) -> np.ndarray:
+        wf.manual_seed(seed)
         model = nn.Linear(2, 1)
         trainer = wf.Trainer(
             model, optim.Adam(model.parameters(), lr=0.1), nn.MSELoss(), checkpoint_dir=tmp_path / folder,
@@ -288,7 +289,9 @@ def test_long_runs_continue_from_their_checkpoint(tmp_path: Path) -> None:
 
     whole = run(4, "whole")
     run(2, "parts")
-    np.testing.assert_array_equal(run(4, "parts"), whole)
+    continued = run(4, "parts", seed=99)  # other weights at first, which the checkpoint replaces
+    np.testing.assert_array_equal(continued, whole)
+    assert (run(4, "anew", seed=99) != whole).any()
 
 
 # Placement ----------------------------------------------------------------------------------------------------------
