@@ -14,8 +14,8 @@ from weft.ops.core.registry import table
 from weft.ops.core.samples import Maker
 
 BATCH = 3
-# Composed of ops whose result sizes depend on the data, which no batching rule can have.
-NO_RULE_INSIDE = {"histogram", "embedding_bag", "dynamic_partition"}
+# Ops whose result sizes depend on the data, or on indices that must be the same for all examples.
+NO_RULE_INSIDE = {"histogram", "embedding_bag", "dynamic_partition", "stitch_rows"}
 
 
 def _batched(op):
