@@ -266,6 +266,10 @@ def test_memory_is_freed_with_the_last_reference_and_the_collector_off() -> None
         x.grad = None
         del y, z
         assert wf.memory.stats().in_use == start
+        y = wf.tanh(x * 2).sum()  # a graph that is dropped before it is used
+        assert wf.memory.stats().in_use > start
+        del y
+        assert wf.memory.stats().in_use == start
 
 
 def test_the_allocator_gives_a_freed_block_to_the_next_tensor() -> None:
