@@ -156,6 +156,7 @@ class WeftClassifier(ClassifierMixin, _Network):
         classes_: the labels. model_: the network, a `weft.nn.Module`. loss_curve_: the mean loss of each epoch.
         multilabel_: whether a sample may have several labels.
 
+    >>> from weft.sklearn import WeftClassifier
     >>> X = np.random.default_rng(0).normal(size=(200, 2))
     >>> several = WeftClassifier(hidden=(16,), epochs=60, random_state=0).fit(X, X > 0)     # two labels, each or none
     >>> several.predict(X[:3]).shape

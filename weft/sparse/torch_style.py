@@ -401,6 +401,8 @@ def _check_device(name: str, device: Any) -> None:
 
 def to_sparse(x: Tensor, layout: str = "coo") -> SparseTensor:
     """The nonzero elements of a tensor; gradients flow back to it."""
+    if x.ndim == 0:
+        raise ValueError("to_sparse: a scalar has no axes whose indices could be stored. Got shape ().")
     return SparseTensor(from_dense(x, layout))
 
 

@@ -16,7 +16,7 @@ class Coordinator:
     """A group of threads that stop together: the first error, or `request_stop()`, ends all of them.
 
     >>> coordinator, q = wf.Coordinator(), wf.FIFOQueue(10, wf.float32)
-    >>> coordinator.start(lambda: q.put(1.0), "producer")
+    >>> thread = coordinator.start(lambda: q.put(1.0), "producer")
     >>> q.get(timeout=10).item()
     1.0
     >>> coordinator.request_stop()
@@ -87,7 +87,7 @@ class QueueRunner:
     ...     batch = q.dequeue_many(3)
     >>> coordinator = wf.Coordinator()
     >>> with wf.Session(graph) as sess:
-    ...     runner.start(sess, coordinator)
+    ...     threads = runner.start(sess, coordinator)
     ...     sess.run(batch).tolist()
     ...     coordinator.request_stop()
     ...     coordinator.join()
