@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .autograd import tree as _tree
+from .errors import describe
 
 __all__ = [
     "TreeDef", "all", "flatten", "flatten_with_path", "leaves", "leaves_with_path", "map", "map_with_path", "reduce",
@@ -66,6 +67,17 @@ class TreeDef:
 IsLeaf = Callable[[Any], Any] | None
 
 
+def _check_callable(name: str, what: str, f: Any) -> None:
+    if not callable(f):
+        raise TypeError(f"{name}: {what} must be a function. Got {describe(f)}.")
+
+
+def _flatten(name: str, tree: Any, is_leaf: IsLeaf) -> tuple[list[Any], Any]:
+    if is_leaf is not None:
+        _check_callable(name, "is_leaf", is_leaf)
+    return _tree.flatten(tree, is_leaf)
+
+
 def flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], TreeDef]:
     """The leaves of `tree` in order, and its structure.
 
@@ -77,7 +89,7 @@ def flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], TreeDef]:
     >>> leaves, treedef
     ([1, 2, 3], TreeDef({'w': *, 'b': (*, *)}))
     """
-    found, structure = _tree.flatten(tree, is_leaf)
+    found, structure = _flatten("tree_flatten", tree, is_leaf)
     return found, TreeDef(structure)
 
 
@@ -101,7 +113,7 @@ def leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Any]:
     >>> wf.tree_leaves({"w": 1, "b": (2, None)})
     [1, 2]
     """
-    return _tree.flatten(tree, is_leaf)[0]
+    return _flatten("tree_leaves", tree, is_leaf)[0]
 
 
 def structure(tree: Any, is_leaf: IsLeaf = None) -> TreeDef:
@@ -110,7 +122,7 @@ def structure(tree: Any, is_leaf: IsLeaf = None) -> TreeDef:
     >>> wf.tree_structure([1, 2]) == wf.tree_structure([3, 4])
     True
     """
-    return TreeDef(_tree.flatten(tree, is_leaf)[1])
+    return TreeDef(_flatten("tree_structure", tree, is_leaf)[1])
 
 
 def map(f: Any, tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
@@ -131,7 +143,8 @@ def map(f: Any, tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
     """
     if not callable(f) and callable(tree):
         raise TypeError("tree_map: the function comes first. Write `wf.tree_map(f, tree)`.")
-    found, shape = _tree.flatten(tree, is_leaf)
+    _check_callable("tree_map", "f", f)
+    found, shape = _flatten("tree_map", tree, is_leaf)
     others = [_tree.leaves_like(shape, t, "tree_map", f"tree {i}", exact=False) for i, t in enumerate(rest, 2)]
     return _tree.unflatten(shape, [f(*row) for row in zip(found, *others, strict=True)])
 
@@ -142,7 +155,7 @@ def flatten_with_path(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[tuple[str
     >>> wf.tree.flatten_with_path({"layer1": [1, 2]})[0]
     [('["layer1"][0]', 1), ('["layer1"][1]', 2)]
     """
-    found, shape = _tree.flatten(tree, is_leaf)
+    found, shape = _flatten("tree.flatten_with_path", tree, is_leaf)
     return list(zip(_tree.paths(shape), found, strict=True)), TreeDef(shape)
 
 
@@ -161,7 +174,8 @@ def map_with_path(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf 
     >>> wf.tree.map_with_path(lambda path, v: f"{path}={v}", {"a": 1})
     {'a': '["a"]=1'}
     """
-    names = iter(_tree.paths(_tree.flatten(tree, is_leaf)[1]))
+    _check_callable("tree.map_with_path", "f", f)
+    names = iter(_tree.paths(_flatten("tree.map_with_path", tree, is_leaf)[1]))
     return map(lambda *row: f(next(names), *row), tree, *rest, is_leaf=is_leaf)
 
 
@@ -174,7 +188,8 @@ def reduce(function: Callable[[Any, Any], Any], tree: Any, initializer: Any = _N
     >>> wf.tree_reduce(lambda a, b: a + b, {"w": 1, "b": (2, 3)})
     6
     """
-    found = _tree.flatten(tree, is_leaf)[0]
+    _check_callable("tree_reduce", "function", function)
+    found = _flatten("tree_reduce", tree, is_leaf)[0]
     if initializer is _NOTHING and not found:
         raise TypeError("tree_reduce: the tree has no leaves, and no initializer was given.")
     return (
@@ -198,6 +213,9 @@ def transpose(outer_treedef: TreeDef, inner_treedef: TreeDef, tree: Any) -> Any:
     >>> wf.tree.transpose(outer, inner, [{"a": 1, "b": 2}, {"a": 3, "b": 4}])
     {'a': [1, 3], 'b': [2, 4]}
     """
+    for name, given in (("outer_treedef", outer_treedef), ("inner_treedef", inner_treedef)):
+        if not isinstance(given, TreeDef):
+            raise TypeError(f"tree_transpose: {name} must be a TreeDef of `tree_structure`. Got {describe(given)}.")
     rows = [inner_treedef.flatten_up_to(part) for part in outer_treedef.flatten_up_to(tree)]
     return inner_treedef.unflatten([outer_treedef.unflatten(list(column)) for column in zip(*rows, strict=True)])
 
@@ -222,6 +240,9 @@ def register_pytree_node(
     >>> wf.tree_leaves([Point(1, 2), 3])
     [1, 2, 3]
     """
+    _tree.check_new(nodetype)
+    _check_callable("register_pytree_node", "flatten_func", flatten_func)
+    _check_callable("register_pytree_node", "unflatten_func", unflatten_func)
     _tree.register(nodetype, _kind(flatten_func, unflatten_func))
 
 
@@ -298,6 +319,11 @@ def register_pytree_node_class(cls: Any) -> Any:
     >>> wf.tree_map(lambda v: -v, Line(1, 2)).end
     -2
     """
+    if not isinstance(cls, type) or not hasattr(cls, "tree_flatten") or not hasattr(cls, "tree_unflatten"):
+        raise TypeError(
+            "register_pytree_node_class: expected a class with the methods tree_flatten(self) and tree_unflatten(cls, rest, "
+            f"children). Got {describe(cls)}."
+        )
     register_pytree_node(cls, operator.methodcaller("tree_flatten"), cls.tree_unflatten)
     return cls
 

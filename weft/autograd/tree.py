@@ -170,14 +170,19 @@ def _resolve(cls: Any) -> Kind | None:
     return dataclass_kind(cls) if dataclasses.is_dataclass(cls) else None
 
 
-def register(cls: Any, kind: Kind) -> None:
-    """Let instances of exactly `cls` be containers."""
+def check_new(cls: Any) -> None:
+    """Refuse what cannot be registered."""
     if not isinstance(cls, type):
         raise TypeError(f"register_pytree_node: expected a class. Got {cls!r}.")
     if cls in _known:
         raise ValueError(f"register_pytree_node: {cls.__name__} is built in and cannot be registered.")
     if cls in _registered:
         raise ValueError(f"register_pytree_node: {cls.__module__}.{cls.__qualname__} is registered already.")
+
+
+def register(cls: Any, kind: Kind) -> None:
+    """Let instances of exactly `cls` be containers."""
+    check_new(cls)
     _registered[cls] = kind
     _found[cls] = kind
 

@@ -308,6 +308,9 @@ def while_loop(
     >>> wf.while_loop(lambda i, s: i < 4, lambda i, s: (i + 1, s + i), (wf.tensor(0), wf.tensor(0)))[1].item()
     6
     """
+    for name, f in (("cond_fn", cond_fn), ("body_fn", body_fn)):
+        if not callable(f):
+            raise TypeError(f"while_loop: {name} must be a function. Got {describe(f)}.")
     many = _is_several(init)
     state = tuple(init) if many else (init,)
     if recording(*flatten(state)[0]) is None or not (_symbolic(*flatten(state)[0]) or _needs_capture(cond_fn, state)):
