@@ -58,33 +58,11 @@ def weft_model(name: str) -> tuple[Any, Any]:
     from weft import models, nn
     from weft.nn import functional as F
 
-    class Block(nn.Module):
-        def __init__(self, i: int, o: int, stride: int) -> None:
-            super().__init__()
-            self.conv1, self.bn1 = nn.Conv2d(i, o, 3, stride, 1, bias=False), nn.BatchNorm2d(o)
-            self.conv2, self.bn2 = nn.Conv2d(o, o, 3, 1, 1, bias=False), nn.BatchNorm2d(o)
-            self.short = nn.Conv2d(i, o, 1, stride, bias=False) if i != o else None
-
-        def forward(self, x: Any) -> Any:
-            y = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
-            return F.relu(y + (x if self.short is None else self.short(x)))
-
-    class ResNet(nn.Module):
-        def __init__(self, widths: tuple[int, ...]) -> None:
-            super().__init__()
-            self.conv, self.bn = nn.Conv2d(3, widths[0], 3, 1, 1, bias=False), nn.BatchNorm2d(widths[0])
-            before = (widths[0], *widths)
-            self.blocks = nn.Sequential(*[Block(i, o, 1 + (i != o)) for i, o in zip(before, widths)])
-            self.fc = nn.Linear(widths[-1], 10)
-
-        def forward(self, x: Any) -> Any:
-            return self.fc(self.blocks(F.relu(self.bn(self.conv(x)))).mean((2, 3)))
-
     sizes = TASKS[name].sizes
     if name == "ncf":
         model: Any = models.ncf(sizes[0], sizes[1], sizes[2], sizes[3:], sparse=True)
     elif name == "resnet":
-        model = ResNet(sizes)
+        model = _resnet(nn, F, sizes)
     else:
         model = nn.Sequential(*_layers(nn, sizes))
     with wf.no_grad():
@@ -99,6 +77,29 @@ def torch_model(name: str) -> tuple[Any, Any]:
     from torch import nn
     from torch.nn import functional as F
 
+    from benchmarks.models.torch_models import NCF
+
+    sizes = TASKS[name].sizes
+    if name == "ncf":
+        model: Any = NCF(sizes[0], sizes[1], sizes[2], sizes[3:], sparse=True)
+    else:
+        model = _resnet(nn, F, sizes) if name == "resnet" else nn.Sequential(*_layers(nn, sizes))
+    with torch.no_grad():
+        for number, (key, p) in enumerate(model.named_parameters()):
+            p.copy_(torch.from_numpy(initial(key, tuple(p.shape), number)))
+    return model, F.binary_cross_entropy_with_logits if name == "ncf" else F.cross_entropy
+
+
+def _layers(nn: Any, sizes: tuple[int, ...]) -> list[Any]:
+    made: list[Any] = []
+    for i, o in zip(sizes, sizes[1:]):
+        made += [nn.Linear(i, o), nn.ReLU()]
+    return made[:-1]
+
+
+def _resnet(nn: Any, F: Any, widths: tuple[int, ...]) -> Any:
+    """A small residual network, of the layers of either framework."""
+
     class Block(nn.Module):
         def __init__(self, i: int, o: int, stride: int) -> None:
             super().__init__()
@@ -121,38 +122,4 @@ def torch_model(name: str) -> tuple[Any, Any]:
         def forward(self, x: Any) -> Any:
             return self.fc(self.blocks(F.relu(self.bn(self.conv(x)))).mean((2, 3)))
 
-    class NCF(nn.Module):
-        def __init__(self, users: int, items: int, mf: int, layers: tuple[int, ...]) -> None:
-            super().__init__()
-            self.mf_user, self.mf_item = nn.Embedding(users, mf, sparse=True), nn.Embedding(items, mf, sparse=True)
-            half = layers[0] // 2
-            self.mlp_user, self.mlp_item = (
-                nn.Embedding(users, half, sparse=True),
-                nn.Embedding(items, half, sparse=True),
-            )
-            self.mlp = nn.ModuleList([nn.Linear(i, o) for i, o in zip(layers, layers[1:])])
-            self.final = nn.Linear(layers[-1] + mf, 1)
-
-        def forward(self, users: Any, items: Any) -> Any:
-            factors = self.mf_user(users) * self.mf_item(items)
-            hidden = torch.cat([self.mlp_user(users), self.mlp_item(items)], -1)
-            for layer in self.mlp:
-                hidden = F.relu(layer(hidden))
-            return self.final(torch.cat([factors, hidden], -1)).squeeze(-1)
-
-    sizes = TASKS[name].sizes
-    if name == "ncf":
-        model: Any = NCF(sizes[0], sizes[1], sizes[2], sizes[3:])
-    else:
-        model = ResNet(sizes) if name == "resnet" else nn.Sequential(*_layers(nn, sizes))
-    with torch.no_grad():
-        for number, (key, p) in enumerate(model.named_parameters()):
-            p.copy_(torch.from_numpy(initial(key, tuple(p.shape), number)))
-    return model, F.binary_cross_entropy_with_logits if name == "ncf" else F.cross_entropy
-
-
-def _layers(nn: Any, sizes: tuple[int, ...]) -> list[Any]:
-    made: list[Any] = []
-    for i, o in zip(sizes, sizes[1:]):
-        made += [nn.Linear(i, o), nn.ReLU()]
-    return made[:-1]
+    return ResNet(widths)

@@ -105,7 +105,7 @@ class Place:
         lifeline: a file descriptor of every task; it is closed when the tasks should end.
         package: the directory of `weft.distributed`.
         address: at which other hosts reach this one.
-        temporary: whether the keeper removes the directory when the lifeline is closed: whoever made it may have been killed.
+        temporary: whether the keeper removes the directory when the lifeline is closed: its maker may have been killed.
     """
 
     directory: str

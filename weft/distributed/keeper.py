@@ -7,7 +7,7 @@ a keeper that was killed finds them among the open files of the workers, running
 
     python keeper.py SOCKET LIFELINE_FD JOURNAL [--remove]
 
-With --remove the directory of the socket is removed at the end: whoever made it may have been killed.
+With --remove the directory of the socket is removed at the end: its maker may have been killed.
 
 One request per line of JSON over a Unix socket in a directory that only the user can enter; file descriptors travel beside.
     {"open": name, "nbytes": n}     -> {"ok": name} and the descriptor

@@ -40,7 +40,7 @@ class KVStore:
         is none. cluster: for "dist"; every worker has its own client (`Cluster.join(file)`). rank, num_workers: this
         worker and how many there are; by default those of the run. consistency: "sync", one update from all workers;
         `Bounded(s)`, a pull waits until the slowest worker is at most s pushes
-            behind; "async", nobody waits.
+            behind; "async", no worker waits.
         compression: "2bit" or "8bit": push dense gradients with so many bits per number, with error feedback.
         threshold: of "2bit"; by default it follows each gradient.
         name: of the store; stores with different names on one cluster are separate.
@@ -427,7 +427,7 @@ class KVStore:
         self._barriers += 1
 
     def retire(self) -> None:
-        """This worker pushes no more: nobody waits for it any longer."""
+        """This worker pushes no more, and no other waits for it any longer."""
         self.wait()
         self._ask_all({"kv": "retire", "slot": self._rank, "epoch": None})
 

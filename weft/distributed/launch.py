@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from . import directories
 from .driver import ASKED, RESULT, STATE, STATUS_NO_ENGINE, RunSpec
@@ -34,6 +35,26 @@ MAX_LOST_DRIVERS = 3  # that ended without a reason, as Ray ends a process that 
 POLL_SECONDS = 0.05
 RECONNECT_SECONDS = 120.0  # how long to wait for a cluster that was lost
 RETRY_SECONDS = 3.0
+
+
+def this_program(reason: str, instead: str) -> list[str]:
+    """How to run this program again: a path, or `-m` and a module, and its arguments.
+
+    Args:
+        reason: who runs it again, for the error.
+        instead: what to do where there is no script.
+
+    Raises:
+        RuntimeError: there is no script.
+    """
+    main: Any = sys.modules["__main__"]
+    spec = getattr(main, "__spec__", None)
+    if spec is not None and spec.name:
+        return ["-m", spec.name.removesuffix(".__main__"), *sys.argv[1:]]
+    path = getattr(main, "__file__", None)
+    if path is None:
+        raise RuntimeError(f"{reason}, and there is no script here (a notebook, or an interactive session). {instead}")
+    return [path, *sys.argv[1:]]
 
 
 class Run:

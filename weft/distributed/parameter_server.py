@@ -23,7 +23,7 @@ from ..tensor import Tensor
 from . import failpoints
 from .cluster import Cluster
 from .kvstore import KVStore
-from .parameter_server_launch import WorkerPool, script
+from .parameter_server_launch import WorkerPool
 from .parameter_server_update import flat_settings
 from .parameter_server_worker import Names, Worker, gradients_of, told, work
 from .randomness import mix
@@ -44,7 +44,7 @@ class ParameterServer:
         servers: how many processes hold the weights and update them.
         consistency: "sync", one update from all pieces of a batch, the same bits as often as it is run; `Bounded(s)`,
         every
-            piece is an update, and a worker waits until the slowest is at most s updates behind; "async", nobody waits.
+            piece is an update, and a worker waits until the slowest is at most s updates behind; "async", no worker waits.
         backup: in sync, further workers, which compute copies of pieces that are late; the first copy counts, and
         both have the same bits. compression: "2bit" or "8bit" gradients, see `KVStore`. directory: where servers keep
         their journals. A script that was killed goes on from there when it is run again. By default they
@@ -71,7 +71,7 @@ class ParameterServer:
             raise ValueError(f"ParameterServer: {error}") from None
         if backup and consistency != "sync":
             raise ValueError(
-                "ParameterServer: backup workers are for consistency='sync': otherwise nobody waits for the slow."
+                "ParameterServer: backup workers are for consistency='sync': otherwise no worker waits for another."
             )
         if backup and compression is not None:
             raise ValueError(
@@ -223,7 +223,10 @@ class _Run:
                 code = os.getcwd() if s._address is not None else None  # which Ray copies to the other nodes
                 return make_ray(directory, lifeline, s._address, s._token, s._hosts, -(-count // s._hosts), code)
 
-            self._pool = WorkerPool(make, s._hosts, count, script(), facts, threads)
+            from .launch import this_program  # `import weft` does not need what it imports
+
+            program = this_program("ParameterServer: the workers run the script again", "Put the training into a file.")
+            self._pool = WorkerPool(make, s._hosts, count, program, facts, threads)
         except BaseException:
             self.close()
             raise

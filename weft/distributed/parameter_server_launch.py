@@ -26,25 +26,6 @@ END_SECONDS = 30.0
 LONGEST_PAUSE = 10.0
 
 
-def script() -> list[str]:
-    """How to run this program again.
-
-    Raises:
-        RuntimeError: there is no script.
-    """
-    main: Any = sys.modules["__main__"]
-    spec = getattr(main, "__spec__", None)
-    if spec is not None and spec.name:
-        return ["-m", spec.name.removesuffix(".__main__"), *sys.argv[1:]]
-    path = getattr(main, "__file__", None)
-    if path is None:
-        raise RuntimeError(
-            "ParameterServer: the workers run the script again, and there is no script here (a notebook, or an interactive "
-            "session). Put the training into a file."
-        )
-    return [path, *sys.argv[1:]]
-
-
 class WorkerPool:
     """Keeps workers running until each has ended with status 0.
 

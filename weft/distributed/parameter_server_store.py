@@ -3,7 +3,7 @@
 Messages are JSON and arrays over the cluster's authenticated channels. Those that change something are written to the
 journal and then handled, one at a time; handling is deterministic, so a process that is started again comes to the
 same bits. Pulls, leases and barriers that have to wait are kept, without a thread, and tried again after every
-change. Answers are sent with no lock held: a worker that does not read holds up nobody.
+change. Answers are sent with no lock held: a worker that does not read delays no other.
 
 Dense values are replaced, never changed in place, so what was pulled stays as it was. In sync the value before the last
 update is kept too: a worker that was killed between the pushes of its keys computes them again from the same weights.
@@ -111,11 +111,7 @@ class KeyStore:
         """Handle a message and answer it, now or when it may be answered."""
         ready: list[tuple[Reply, dict[str, Any], Sequence[np.ndarray]]] = []
         with self._lock:
-            try:
-                self._check(message)
-                found = self._handle(message, arrays)
-            except Exception as error:
-                found = ({"error": dump_error(error, self.place)}, ())
+            found = self._attempt(message, arrays)
             if found is None:
                 self._waiting.append((message, arrays, reply))
             else:
@@ -125,6 +121,14 @@ class KeyStore:
         for each, answer, results in ready:
             each(answer, results)
 
+    def _attempt(self, message: dict[str, Any], arrays: list[np.ndarray]) -> Answer | None:
+        """The answer to a message, which may be an error; None if it has to wait."""
+        try:
+            self._check(message)
+            return self._handle(message, arrays)
+        except Exception as error:
+            return {"error": dump_error(error, self.place)}, ()
+
     def _retry(self) -> list[tuple[Reply, dict[str, Any], Sequence[np.ndarray]]]:
         """Answer what had to wait and need not any more."""
         ready = []
@@ -132,11 +136,7 @@ class KeyStore:
         while moved and self._waiting:
             moved, waiting, self._waiting = False, self._waiting, []
             for message, arrays, reply in waiting:
-                try:
-                    self._check(message)
-                    found = self._handle(message, arrays)
-                except Exception as error:
-                    found = ({"error": dump_error(error, self.place)}, ())
+                found = self._attempt(message, arrays)
                 if found is None:
                     self._waiting.append((message, arrays, reply))
                 else:

@@ -21,7 +21,7 @@ def set_wanted(directory: str, workers: int) -> None:
 
 
 def wanted(directory: str) -> int | None:
-    """The number of workers that was asked for; None if nobody has."""
+    """The number of workers that was asked for; None if it was not."""
     try:
         with open(os.path.join(directory, WANTED)) as file:
             return int(file.read())

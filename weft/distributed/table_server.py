@@ -1,6 +1,6 @@
 """The tables that a task of a cluster serves: what it answers to the calls of `wf.distributed.Embedding`.
 
-A table is known by its key, and belongs to nobody: any client that knows the key looks rows up and updates them. An update has
+A table is known by its key, and belongs to no client: any that knows the key looks rows up and updates them. An update has
 the name of its writer and a number that rises; one that was applied already is acknowledged and not applied again, so a writer
 may send it again after its connection broke. A table that was made again, by a task that was started again, has another life.
 """

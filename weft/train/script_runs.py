@@ -7,10 +7,9 @@ state, history. A worker reaches earlier calls of `fit` again; their results are
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..distributed import context
 from ..io import latest
@@ -43,32 +42,21 @@ def done_elsewhere(trainer: Trainer) -> bool:
 
 def _start(trainer: Trainer, number: int) -> None:
     global _directory
-    from ..distributed.launch import Run
+    from ..distributed.launch import Run, this_program
 
     if _directory is None:
         _directory = tempfile.TemporaryDirectory(prefix="weft-results-")
     results = os.path.join(_directory.name, str(number))
     assert trainer.workers is not None and trainer.shards is not None
-    run = Run(_script(), trainer.workers, trainer.shards, results=results, fit=number, memory=trainer.memory)
+    program = this_program(
+        "Trainer: workers=… runs the script again in every worker",
+        "Put the training into a file and start it with `weft run --workers N file.py`.",
+    )
+    run = Run(program, trainer.workers, trainer.shards, results=results, fit=number, memory=trainer.memory)
     status = run.run()
     if status:
         raise RuntimeError(f"Trainer: the workers ended with status {status}; their messages are above.")
     _take_over(trainer, Path(results))
-
-
-def _script() -> list[str]:
-    """How to run this program again."""
-    main: Any = sys.modules["__main__"]
-    spec = getattr(main, "__spec__", None)
-    if spec is not None and spec.name:
-        return ["-m", spec.name.removesuffix(".__main__"), *sys.argv[1:]]
-    path = getattr(main, "__file__", None)
-    if path is None:
-        raise RuntimeError(
-            "Trainer: workers=… runs the script again in every worker, and there is no script here (a notebook, or an "
-            "interactive session). Put the training into a file and start it with `weft run --workers N file.py`."
-        )
-    return [path, *sys.argv[1:]]
 
 
 def _take_over(trainer: Trainer, directory: Path) -> None:
